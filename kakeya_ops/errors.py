@@ -1,0 +1,222 @@
+"""Every error that Kakeya raises on purpose: one tree, typed fields, a hint, an exit code.
+
+::
+
+    KakeyaError
+    ├── InputError (2)            the user's input: usage, files, inventory
+    │   ├── InventoryError        every fault of an inventory at once
+    │   └── ModelDirectoryError   a model directory that cannot be read or is not one
+    ├── RefusedError (1)          the command ran and its answer is no
+    │   ├── UnsupportedModel      a family or setting that cannot be carried exactly
+    │   └── IdentityMismatch      two sides whose KV differs, by first differing field
+    ├── EnvironmentFault (3)      ports, permissions, child processes, disk
+    ├── PeerError (3)             another node
+    │   ├── PeerUnreachable       no connection, or it broke
+    │   ├── PeerTimeout           connected, but silent for too long
+    │   ├── PeerBusy              queue full; `retry_after_seconds`
+    │   ├── PeerRefused           it answered with an error of its own
+    │   └── StreamCorrupt         a frame whose form, checksum or signature is wrong
+    ├── SignatureRejected (3)     a request, reply or receipt that is not the fleet's
+    ├── EngineError (70)          the compute thread
+    │   ├── EngineBusy            bounded queue is full; `retry_after_seconds`
+    │   └── EngineDead            it stopped; nothing more can be computed
+    └── PoolFull (3)              no room even after evicting all that may be evicted
+
+Errors of libraries are translated where they arise (`remote/`, `peer/`, `engine/`) and shown once, by the CLI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of the `kakeya` command."""
+
+    OK = 0
+    NO = 1
+    INPUT = 2
+    FAILED = 3
+    PARTIAL = 4
+    CHANGES_PENDING = 5
+    BUG = 70
+    INTERRUPTED = 130
+
+
+class KakeyaError(Exception):
+    """One sentence of what is wrong (`message`), and what to do about it (`hint`)."""
+
+    exit_code: ExitCode = ExitCode.FAILED
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class InputError(KakeyaError):
+    """The user's input is wrong."""
+
+    exit_code = ExitCode.INPUT
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault of an input file: where (`path` such as ``hosts.allens.role``, 1-based `line`) and what."""
+
+    path: str
+    line: int | None
+    message: str
+
+
+class InventoryError(InputError):
+    """Every fault found in one inventory."""
+
+    def __init__(self, file: str, faults: tuple[Fault, ...], *, hint: str | None = None) -> None:
+        count = f"{len(faults)} faults" if len(faults) != 1 else "1 fault"
+        super().__init__(f"{file} has {count}", hint=hint)
+        self.file = file
+        self.faults = faults
+
+
+class ModelDirectoryError(InputError):
+    """A model directory that is missing, incomplete or not MLX."""
+
+
+class RefusedError(KakeyaError):
+    """The command ran, and its answer is no."""
+
+    exit_code = ExitCode.NO
+
+
+class UnsupportedModel(RefusedError):
+    """A model family or setting whose KV cannot be carried exactly."""
+
+
+class IdentityMismatch(RefusedError):
+    """Two cache identities differ; `field` is the first that does."""
+
+    def __init__(self, field: str, ours: object, theirs: object, *, peer: str | None = None) -> None:
+        whose = f" of {peer}" if peer else ""
+        super().__init__(
+            f"cache identity{whose} differs in {field}: {ours} here, {theirs} there",
+            hint="give both nodes the same model directory and the same cache section of the inventory",
+        )
+        self.field = field
+        self.ours = ours
+        self.theirs = theirs
+        self.peer = peer
+
+
+class EnvironmentFault(KakeyaError):
+    """This machine does not let the command be carried out: a port, a permission, a child process, the disk."""
+
+
+class PeerError(KakeyaError):
+    """Another node could not do its part. `peer` is its node id or address; `reason` is a counter label."""
+
+    reason = "failed"
+
+    def __init__(self, peer: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{peer}: {message}", hint=hint)
+        self.peer = peer
+
+
+class PeerUnreachable(PeerError):
+    """No connection to the peer, or the connection broke."""
+
+    reason = "unreachable"
+
+
+class PeerTimeout(PeerError):
+    """The peer is connected but sent nothing for too long."""
+
+    reason = "timeout"
+
+
+class PeerBusy(PeerError):
+    """The peer's queue is full."""
+
+    reason = "busy"
+
+    def __init__(self, peer: str, retry_after_seconds: float) -> None:
+        super().__init__(peer, f"busy, about {retry_after_seconds:.1f} s of work before ours")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class PeerRefused(PeerError):
+    """The peer answered with an error; `status` is HTTP's, `code` the peer's own word for it."""
+
+    reason = "refused"
+
+    def __init__(self, peer: str, status: int, code: str, message: str) -> None:
+        super().__init__(peer, message)
+        self.status = status
+        self.code = code
+
+
+class StreamCorrupt(PeerError):
+    """A frame whose form, checksum or signature is wrong."""
+
+    reason = "corrupt"
+
+
+class SignatureRejected(KakeyaError):
+    """A request, reply, directive or receipt that the fleet's key did not sign, or that is stale or replayed."""
+
+
+class EngineError(KakeyaError):
+    """The compute thread failed."""
+
+    exit_code = ExitCode.BUG
+
+
+class EngineBusy(EngineError):
+    """The engine's bounded queue is full."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__(f"the engine's queue is full; try again in {retry_after_seconds:.0f} s")
+        self.retry_after_seconds = retry_after_seconds
+
+
+class EngineDead(EngineError):
+    """The compute thread has stopped."""
+
+    exit_code = ExitCode.FAILED
+
+
+class PoolFull(KakeyaError):
+    """No room in the pool, even after evicting everything that is not pinned."""
+
+    def __init__(self, needed_bytes: int, budget_bytes: int) -> None:
+        super().__init__(f"the pool has no room for {needed_bytes} bytes within its {budget_bytes}")
+        self.needed_bytes = needed_bytes
+        self.budget_bytes = budget_bytes
+
+
+__all__ = [
+    "EngineBusy",
+    "EngineDead",
+    "EngineError",
+    "EnvironmentFault",
+    "ExitCode",
+    "Fault",
+    "IdentityMismatch",
+    "InputError",
+    "InventoryError",
+    "KakeyaError",
+    "ModelDirectoryError",
+    "PeerBusy",
+    "PeerError",
+    "PeerRefused",
+    "PeerTimeout",
+    "PeerUnreachable",
+    "PoolFull",
+    "RefusedError",
+    "SignatureRejected",
+    "StreamCorrupt",
+    "UnsupportedModel",
+]
