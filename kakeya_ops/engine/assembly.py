@@ -1,0 +1,124 @@
+"""Import: blocks scattered into preallocated buffers by any thread, then handed to the model without a copy.
+
+The buffers are MLX arrays made and evaluated by the compute thread; network threads write into them through NumPy
+views, which holds the GIL only for moments. Turning them into a cache afterwards is a change of type, not a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kakeya_ops.engine.contract import CacheSettings
+from kakeya_ops.engine.leaves import flatten, make_cache
+from kakeya_ops.errors import EngineError
+from kakeya_ops.kv.layout import ITEM_BYTES, ArrayLayout, KvLayout, PartLayout
+
+_GROWTH_TOKENS = 256
+"""mlx-lm grows a `KVCache` in steps of this many rows; a buffer of another size would be copied at the first append."""
+_CARRIER = {4: mx.uint32, 2: mx.uint16}
+
+
+class Assembly:
+    """The KV of the first `blocks` blocks of a prompt, being put together.
+
+    Made by `Engine.open_import`. `place` may be called from any thread, once per part of a block; two calls for
+    different blocks may run at the same time.
+    """
+
+    def __init__(self, layout: KvLayout, blocks: int) -> None:
+        self.layout = layout
+        self.blocks = blocks
+        self.tokens = blocks * layout.block_tokens
+        self._missing = set(layout.needed(blocks))
+        self._buffers = {array: self._allocate(part, array) for part in layout.parts for array in part.arrays}
+        mx.eval(list(self._buffers.values()))
+        self._views = {array: np.array(buffer, copy=False) for array, buffer in self._buffers.items()}
+
+    @property
+    def complete(self) -> bool:
+        """True when every part that is needed has been placed."""
+        return not self._missing
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all buffers."""
+        return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def place(self, block: int, part: int, data: bytes | memoryview) -> None:
+        """Write the payload of `part` of `block`, whose length is the layout's; a part that is not needed is ignored."""
+        if (block, part) not in self._missing:
+            return
+        described = self.layout.parts[part]
+        flat: NDArray[np.uint8] = np.frombuffer(data, np.uint8, count=described.nbytes)
+        start = 0
+        for array in described.arrays:
+            self._place_array(block, described, array, flat[start : start + array.nbytes])
+            start += array.nbytes
+        self._missing.discard((block, part))
+
+    def into_cache(self, model: Any, settings: CacheSettings) -> list[Any]:
+        """The cache list that a local prefill of the same tokens would have left. Compute thread only; ends the use of
+        this object. Raises `EngineError` when a needed part was never placed.
+        """
+        if self._missing:
+            raise EngineError(f"{len(self._missing)} parts of {self.blocks} blocks were never placed")
+        self._views.clear()
+        cache = make_cache(model, settings)
+        leaves = flatten(cache)
+        for part in self.layout.parts:
+            for array in part.arrays:
+                self._install(leaves[array.leaf], part, array)
+        self._buffers.clear()
+        return cache
+
+    def _rows(self, part: PartLayout) -> int:
+        if part.window is None:
+            return -(-self.tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS
+        return min(self.tokens, part.sink + part.window)
+
+    def _allocate(self, part: PartLayout, array: ArrayLayout) -> mx.array:
+        carrier = _CARRIER[ITEM_BYTES[array.dtype]]
+        if part.kind == "state":
+            return mx.zeros((1, *array.shape), carrier)
+        heads, _, width = array.shape
+        return mx.zeros((1, heads, self._rows(part), width), carrier)
+
+    def _place_array(self, block: int, part: PartLayout, array: ArrayLayout, flat: NDArray[np.uint8]) -> None:
+        view = self._views[array]
+        source = flat.view(view.dtype).reshape(array.shape)
+        if part.kind == "state":
+            view[0] = source
+            return
+        for target, rows in self._spans(block, part):
+            view[0, :, target] = source[:, rows]
+
+    def _spans(self, block: int, part: PartLayout) -> Iterator[tuple[slice, slice]]:
+        """Where rows of `block` go, as ``(rows of the buffer, rows of the block)``: sinks first, then the window."""
+        size = self.layout.block_tokens
+        first, last = block * size, (block + 1) * size
+        if part.window is None or self.tokens <= part.sink + part.window:
+            yield slice(first, last), slice(0, size)
+            return
+        shift = self.tokens - self._rows(part)
+        for low, high, moved in ((0, part.sink, 0), (self.tokens - part.window, self.tokens, shift)):
+            start, stop = max(first, low), min(last, high)
+            if start < stop:
+                yield slice(start - moved, stop - moved), slice(start - first, stop - first)
+
+    def _install(self, leaf: Any, part: PartLayout, array: ArrayLayout) -> None:
+        value = self._buffers[array].view(getattr(mx, array.dtype))
+        if part.kind == "state":
+            leaf.cache[int(array.slot)] = value
+            return
+        setattr(leaf, array.slot, value)
+        leaf.offset = self.tokens
+        if part.kind == "window":
+            leaf._idx = self._rows(part)
+
+
+__all__ = ["Assembly"]

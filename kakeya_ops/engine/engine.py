@@ -1,0 +1,272 @@
+"""One model on one compute thread: import, prefill, export and decode for the head and the worker alike."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import mlx.core as mx
+from mlx_lm.utils import load_tokenizer
+
+from kakeya_ops.engine.assembly import Assembly
+from kakeya_ops.engine.compute import ComputeThread
+from kakeya_ops.engine.contract import (
+    BlockSink,
+    CacheSettings,
+    DecodeEvent,
+    DecodeRequest,
+    FailedEvent,
+    Heartbeat,
+    OnEvent,
+    PrefillEvent,
+    Ticket,
+)
+from kakeya_ops.engine.decode import Decoder, Sequence
+from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime
+from kakeya_ops.engine.layout_probe import probe_layout
+from kakeya_ops.engine.leaves import make_cache
+from kakeya_ops.engine.prefill import PrefillJob, PrefillQueue, PrefillTask
+from kakeya_ops.engine.rate import PrefillRate
+from kakeya_ops.engine.text import TextDoor
+from kakeya_ops.errors import EngineBusy, EngineDead, EngineError
+from kakeya_ops.kv.identity import CacheIdentity, Runtime
+from kakeya_ops.kv.layout import KvLayout
+from kakeya_ops.model.directory import ModelDirectory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model in memory and everything about it that does not change."""
+
+    model: Any
+    text: TextDoor
+    identity: CacheIdentity
+    runtime: Runtime
+    context_tokens: int | None
+    vocabulary_size: int
+
+
+@dataclass(frozen=True)
+class Admission:
+    """`queue_limit` bounds the prompts that are or wait to be prefilled; `together` of them take turns."""
+
+    queue_limit: int = 16
+    together: int = 1
+
+
+class Engine:
+    """Safe to call from any thread. Every method but `open_import`, `call` and `close` returns at once."""
+
+    def __init__(self, loaded: LoadedModel, thread: ComputeThread, settings: CacheSettings, admission: Admission) -> None:
+        self.identity = loaded.identity
+        self.runtime = loaded.runtime
+        self.text = loaded.text
+        self.context_tokens = loaded.context_tokens
+        self.vocabulary_size = loaded.vocabulary_size
+        self.settings = settings
+        self._model = loaded.model
+        self._thread = thread
+        self._limit = admission.queue_limit
+        self._admission = threading.Lock()
+        self._admitted = 0
+        self._on_death: Callable[[], None] = lambda: None
+        self._prefills = PrefillQueue(loaded.model, self.layout, settings, together=admission.together)
+        self._decoder = Decoder(loaded.model, frozenset(loaded.text.eos_token_ids))
+        thread.begin((self._decoder.step, self._prefills.step), self._test, self._die)
+
+    @classmethod
+    def load(cls, path: Path, settings: CacheSettings, admission: Admission = Admission()) -> Engine:
+        """Load the model in `path` on a compute thread of its own. Blocks until it is in memory.
+
+        Raises `ModelDirectoryError` or `UnsupportedModel`.
+        """
+        thread = ComputeThread("compute")
+        try:
+            loaded = thread.call(lambda: _load(path, settings)).result()
+        except BaseException:
+            thread.close()
+            raise
+        return cls(loaded, thread, settings, admission)
+
+    @property
+    def layout(self) -> KvLayout:
+        """The layout of this model's KV."""
+        return self.identity.layout
+
+    @property
+    def measured(self) -> PrefillRate:
+        """The prefill speed of whole chunks on this machine, as it was measured while serving."""
+        return self._prefills.rate
+
+    @property
+    def decoding(self) -> int:
+        """How many sequences are being decoded."""
+        return len(self._decoder)
+
+    @property
+    def queued(self) -> int:
+        """How many prompts are being prefilled or wait for it."""
+        return len(self._prefills)
+
+    def queue_seconds(self) -> float:
+        """Estimated seconds until a prompt that came now would be begun; 0 when nothing was measured yet."""
+        rate = self.measured.tokens_per_second
+        return self._prefills.remaining_tokens / rate if rate else 0.0
+
+    def open_import(self, blocks: int) -> Assembly:
+        """Buffers for a resume after `blocks` blocks. Blocks for the moment the compute thread needs to make them."""
+        return self.call(lambda: Assembly(self.layout, blocks))
+
+    def prefill(self, job: PrefillJob) -> Ticket:
+        """Queue `job`. Raises `EngineBusy` when the queue is full."""
+        done = self._once(job.on_done)
+        task = PrefillTask(
+            tokens=job.tokens,
+            end=job.to_block * self.layout.block_tokens,
+            on_ready=lambda cache: done(None),
+            on_failed=done,
+            on_block=job.on_block,
+            prefix=job.prefix,
+            keep_states=job.keep_states,
+        )
+        self._admit(task)
+        return task
+
+    def decode(
+        self,
+        request: DecodeRequest,
+        on_event: OnEvent,
+        *,
+        prefix: Assembly | None = None,
+        on_block: BlockSink | None = None,
+    ) -> Ticket:
+        """Prefill what `prefix` lacks of `request`'s prompt, then decode.
+
+        `on_block` is given every whole block that is computed here; when it fails, the request goes on without it.
+        Raises `EngineBusy` when the queue is full.
+        """
+        running = _Running(request, on_event)
+        left = self._once(running.fail)
+        total = len(request.tokens) - 1
+
+        def ready(cache: list[Any]) -> None:
+            left(None)
+            self._decoder.insert(running.sequence, cache)
+
+        running.task = PrefillTask(
+            tokens=request.tokens,
+            end=total,
+            on_ready=ready,
+            on_failed=left,
+            on_block=_forgiving(on_block),
+            on_progress=lambda done: running.emit(PrefillEvent(done, total)),
+            prefix=prefix,
+        )
+        self._admit(running.task)
+        return running
+
+    def heartbeat(self) -> Heartbeat:
+        """The compute thread's state, without waiting for it."""
+        return self._thread.heartbeat()
+
+    def on_death(self, notify: Callable[[], None]) -> None:
+        """Have `notify` called, on the dying thread, if the compute thread ever fails."""
+        self._on_death = notify
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run `work` on the compute thread between two steps and return its result."""
+        future: Future[T] = self._thread.call(work)
+        return future.result()
+
+    def close(self) -> None:
+        """Stop after the present step. What is unfinished fails with `EngineDead`."""
+        self._thread.close()
+        self._fail_all(EngineDead("the engine was closed"))
+
+    def _admit(self, task: PrefillTask) -> None:
+        with self._admission:
+            if self._admitted >= self._limit:
+                raise EngineBusy(max(self.queue_seconds(), 1.0))
+            self._admitted += 1
+        self._thread.call(lambda: self._prefills.add(task))
+
+    def _once(self, finish: Callable[[Exception | None], None]) -> Callable[[Exception | None], None]:
+        def leave(error: Exception | None) -> None:
+            with self._admission:
+                self._admitted -= 1
+            finish(error)
+
+        return leave
+
+    def _test(self) -> None:
+        """Compute one token with an empty cache, as a request would."""
+        mx.eval(self._model(mx.zeros((1, 1), mx.int32), cache=make_cache(self._model, self.settings)))
+
+    def _die(self, error: Exception) -> None:
+        self._fail_all(EngineDead(f"the compute thread failed: {error}"))
+        self._on_death()
+
+    def _fail_all(self, error: EngineError) -> None:
+        self._prefills.fail_all(error)
+        self._decoder.fail_all(error)
+
+
+class _Running:
+    """A request on its way through prefill and decode. A listener that fails only ends its own request."""
+
+    def __init__(self, request: DecodeRequest, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self.sequence = Sequence(request, self.emit)
+        self.task: PrefillTask | None = None
+
+    def cancel(self) -> None:
+        self.sequence.cancel()
+        if self.task:
+            self.task.cancel()
+
+    def fail(self, error: Exception | None) -> None:
+        if error is not None:
+            self.emit(FailedEvent(error))
+
+    def emit(self, event: DecodeEvent) -> None:
+        try:
+            self._on_event(event)
+        except Exception:
+            self.cancel()
+
+
+def _forgiving(sink: BlockSink | None) -> BlockSink | None:
+    """`sink`, given up after its first failure: an answer never depends on whether its KV could be kept."""
+    if sink is None:
+        return None
+    working = True
+
+    def keep(block: int, parts: tuple[Any, ...]) -> None:
+        nonlocal working
+        try:
+            if working:
+                sink(block, parts)
+        except Exception:
+            working = False
+
+    return keep
+
+
+def _load(path: Path, settings: CacheSettings) -> LoadedModel:
+    directory = ModelDirectory.open(path)
+    model, config = load_weights(directory)
+    if mx.default_device().type == mx.DeviceType.gpu:
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+    text = TextDoor(load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id")))
+    identity = make_identity(directory, probe_layout(model, settings), settings)
+    vocabulary_size = model(mx.zeros((1, 1), mx.int32)).shape[-1]
+    return LoadedModel(model, text, identity, read_runtime(), directory.context_tokens(), vocabulary_size)
+
+
+__all__ = ["Admission", "Engine", "LoadedModel"]

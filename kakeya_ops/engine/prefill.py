@@ -1,0 +1,175 @@
+"""Prefill on the one absolute grid: chunks of `block_tokens`, one at a time, between decode steps.
+
+KV is bit-identical on two nodes only when both make the same calls, so every chunk ends at a multiple of the grid, and
+the prompt's last token is never part of one. A partial chunk (the end of a prompt) is computed but never exported.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+
+from kakeya_ops.engine.assembly import Assembly
+from kakeya_ops.engine.blocks import seal_payloads, trace_block
+from kakeya_ops.engine.contract import BlockSink, CacheSettings
+from kakeya_ops.engine.leaves import flatten, make_cache
+from kakeya_ops.engine.rate import PrefillRate
+from kakeya_ops.errors import KakeyaError
+from kakeya_ops.kv.layout import KvLayout
+
+_STATE_STRIDE_BLOCKS = 16
+"""A recurrent state is as large as hundreds of tokens of KV, so only every so many blocks become resume points."""
+
+
+class Cancelled(KakeyaError):
+    """Nobody wants this work any more."""
+
+    def __init__(self) -> None:
+        super().__init__("cancelled")
+
+
+@dataclass(frozen=True)
+class PrefillJob:
+    """Compute and export the blocks from where `prefix` ends (0 without one) up to `to_block`.
+
+    `keep_states` names the blocks after which recurrent layers are exported too; None means the last block and every
+    16th. `on_done` is called once, with None, `Cancelled` or the error.
+    """
+
+    tokens: tuple[int, ...]
+    to_block: int
+    on_block: BlockSink
+    on_done: Callable[[Exception | None], None]
+    prefix: Assembly | None = None
+    keep_states: frozenset[int] | None = None
+
+
+@dataclass(eq=False)
+class PrefillTask:
+    """Tokens on their way into a cache, up to `end` (exclusive); compute thread only, but for `cancelled`."""
+
+    tokens: tuple[int, ...]
+    end: int
+    on_ready: Callable[[list[Any]], None]
+    on_failed: Callable[[Exception], None]
+    on_block: BlockSink | None = None
+    on_progress: Callable[[int], None] | None = None
+    prefix: Assembly | None = None
+    keep_states: frozenset[int] | None = None
+    cancelled: bool = False
+    position: int = 0
+    cache: list[Any] | None = field(default=None, repr=False)
+
+    def cancel(self) -> None:
+        """Stop at the next chunk."""
+        self.cancelled = True
+
+    @property
+    def remaining_tokens(self) -> int:
+        """Tokens still to be computed."""
+        start = self.prefix.tokens if self.cache is None and self.prefix else self.position
+        return max(self.end - start, 0)
+
+
+class PrefillQueue:
+    """Tasks in order of arrival; up to `together` of them take turns, chunk by chunk, the rest wait."""
+
+    def __init__(self, model: Any, layout: KvLayout, settings: CacheSettings, *, together: int) -> None:
+        self.rate = PrefillRate()
+        self._model = model
+        self._layout = layout
+        self._settings = settings
+        self._together = together
+        self._tasks: deque[PrefillTask] = deque()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    @property
+    def remaining_tokens(self) -> int:
+        """Tokens still to be computed for all tasks. May be read from any thread."""
+        return sum(task.remaining_tokens for task in tuple(self._tasks))
+
+    def add(self, task: PrefillTask) -> None:
+        """Queue `task`."""
+        self._tasks.append(task)
+
+    def fail_all(self, error: Exception) -> None:
+        """End every task with `error`."""
+        while self._tasks:
+            self._tasks.popleft().on_failed(error)
+
+    def step(self) -> bool:
+        """Compute one chunk of the task whose turn it is; False when there is nothing to do."""
+        self._drop_cancelled()
+        if not self._tasks:
+            return False
+        task = self._tasks[0]
+        try:
+            finished = self._advance(task)
+        except Exception as error:
+            self._tasks.popleft()
+            task.on_failed(error)
+            return True
+        if finished:
+            self._tasks.popleft()
+        elif len(self._tasks) > 1 and self._together > 1:
+            self._tasks.insert(min(self._together, len(self._tasks)) - 1, self._tasks.popleft())
+        return True
+
+    def _drop_cancelled(self) -> None:
+        for task in [task for task in self._tasks if task.cancelled]:
+            self._tasks.remove(task)
+            task.on_failed(Cancelled())
+
+    def _advance(self, task: PrefillTask) -> bool:
+        if task.cache is None:
+            self._open(task)
+        assert task.cache is not None
+        if task.position < task.end:
+            self._compute_chunk(task, task.cache)
+        if task.position < task.end:
+            return False
+        task.on_ready(task.cache)
+        return True
+
+    def _open(self, task: PrefillTask) -> None:
+        if task.prefix is None:
+            task.cache = make_cache(self._model, self._settings)
+            return
+        task.position = task.prefix.tokens
+        task.cache = task.prefix.into_cache(self._model, self._settings)
+        task.prefix = None
+
+    def _compute_chunk(self, task: PrefillTask, cache: list[Any]) -> None:
+        size = self._layout.block_tokens
+        block = task.position // size
+        stop = min((block + 1) * size, task.end)
+        whole = stop - task.position == size
+        began = time.perf_counter()
+        self._model(mx.array([task.tokens[task.position : stop]]), cache=cache)
+        payloads = self._trace(task, cache, block) if whole and task.on_block else []
+        mx.eval([leaf.state for leaf in flatten(cache)], payloads)
+        if whole:
+            self.rate.observe(size, time.perf_counter() - began)
+        task.position = stop
+        if payloads and task.on_block:
+            task.on_block(block, seal_payloads(payloads))
+        if task.on_progress:
+            task.on_progress(stop)
+
+    def _trace(self, task: PrefillTask, cache: list[Any], block: int) -> list[mx.array | None]:
+        last = task.end // self._layout.block_tokens - 1
+        if task.keep_states is None:
+            with_state = block == last or (block + 1) % _STATE_STRIDE_BLOCKS == 0
+        else:
+            with_state = block in task.keep_states
+        return trace_block(cache, self._layout, with_state=with_state)
+
+
+__all__ = ["Cancelled", "PrefillJob", "PrefillQueue", "PrefillTask"]
