@@ -1,0 +1,320 @@
+"""The node's KV in memory: payloads by key, under a byte budget, least recently used first out.
+
+The pool knows no model and does no I/O. Its bytes are those of the payloads; a payload that several prompts share is
+there once, because its key is the hash of everything before it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from kakeya_ops.errors import PoolFull
+from kakeya_ops.kv.hashing import content_checksum
+from kakeya_ops.units import BlockHash
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+
+class PartKey(NamedTuple):
+    """One payload: the chained hash of its block, and the index of its part in the layout."""
+
+    hash: BlockHash
+    part: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A payload and its xxh3-128.
+
+    `data` is a read-only, contiguous view of bytes that nothing else will change. It keeps alive whatever it views,
+    so it should view a buffer of just its size: only its own bytes are counted.
+    """
+
+    data: memoryview
+    checksum: bytes
+
+    @classmethod
+    def of(cls, data: Buffer) -> StoredPart:
+        """The payload in the contiguous buffer `data`, not copied, with its checksum computed."""
+        view = memoryview(data).cast("B").toreadonly()
+        return cls(view, content_checksum(view))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload."""
+        return self.data.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStats:
+    """The pool at one moment. `evictions`, `hits`, `misses` and `rejected` only grow."""
+
+    entries: int
+    used_bytes: int
+    budget_bytes: int
+    pinned_bytes: int
+    reserved_bytes: int
+    evictions: int
+    hits: int
+    misses: int
+    rejected: int
+
+
+class Lease:
+    """Entries that cannot be evicted until `release`; as a context manager it yields `parts` and releases at the end."""
+
+    def __init__(self, pool: BlockPool, parts: dict[PartKey, StoredPart]) -> None:
+        self._pool = pool
+        self._held = True
+        self.parts = parts
+
+    def release(self) -> None:
+        """Let the entries be evicted again; a second call does nothing."""
+        self._pool._unpin(self)
+
+    def __enter__(self) -> dict[PartKey, StoredPart]:
+        return self.parts
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class Reservation:
+    """Bytes of the budget kept free for what is still arriving, until `release` or the end of the ``with``."""
+
+    def __init__(self, pool: BlockPool, nbytes: int) -> None:
+        self._pool = pool
+        self._left_bytes = nbytes
+
+    @property
+    def left_bytes(self) -> int:
+        """Bytes that are still reserved."""
+        return self._left_bytes
+
+    def put_all(self, items: Mapping[PartKey, StoredPart]) -> bool:
+        """`BlockPool.put_all`, paid from this reservation as far as it reaches."""
+        return self._pool._store(items, self)
+
+    def release(self) -> None:
+        """Give back what is left; a second call does nothing."""
+        self._pool._unreserve(self)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class BlockPool:
+    """Payloads by key, from any thread.
+
+    Payloads and reservations together never exceed the budget, except after `resize` to less than what is pinned and
+    reserved at that moment; it is then met as soon as leases and reservations end. Wherever several keys are given,
+    they are in prefix order, and the head of the chain is evicted last: without it the tail is of no use.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        self._lock = threading.Lock()
+        self._budget_bytes = budget_bytes
+        self._idle: OrderedDict[PartKey, StoredPart] = OrderedDict()
+        """What may be evicted, least recently used first."""
+        self._pinned: dict[PartKey, tuple[StoredPart, int]] = {}
+        """What may not, with its number of leases; its use is dated to the end of the last one."""
+        self._idle_bytes = 0
+        self._pinned_bytes = 0
+        self._reserved_bytes = 0
+        self._evictions = self._hits = self._misses = self._rejected = 0
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes of all payloads, without reservations."""
+        with self._lock:
+            return self._used
+
+    @property
+    def budget_bytes(self) -> int:
+        """The most bytes that payloads and reservations may take."""
+        return self._budget_bytes
+
+    def stats(self) -> PoolStats:
+        """All numbers at one moment."""
+        with self._lock:
+            return PoolStats(
+                entries=len(self._idle) + len(self._pinned),
+                used_bytes=self._used,
+                budget_bytes=self._budget_bytes,
+                pinned_bytes=self._pinned_bytes,
+                reserved_bytes=self._reserved_bytes,
+                evictions=self._evictions,
+                hits=self._hits,
+                misses=self._misses,
+                rejected=self._rejected,
+            )
+
+    def holds(self, key: PartKey) -> bool:
+        """True if `key` is here now; neither a use nor a hit."""
+        with self._lock:
+            return self._find(key) is not None
+
+    def get(self, key: PartKey) -> StoredPart | None:
+        """The payload of `key`, which is now the most recently used; None if it is not here."""
+        with self._lock:
+            part = self._find(key)
+            if part is None:
+                self._misses += 1
+                return None
+            self._hits += 1
+            self._touch([key])
+            return part
+
+    def put(self, key: PartKey, part: StoredPart) -> bool:
+        """Keep `part`; for a key that is here already this is only a use. False (and counted) if it cannot fit."""
+        return self._store({key: part}, None)
+
+    def put_all(self, items: Mapping[PartKey, StoredPart]) -> bool:
+        """Keep all of `items`, visible at once. False (and counted, and nothing changed) if they cannot all fit."""
+        return self._store(items, None)
+
+    def touch_prefix(self, keys: Iterable[PartKey]) -> None:
+        """Use each of `keys` that is here, tail first."""
+        with self._lock:
+            self._touch(keys)
+
+    def pin(self, keys: Iterable[PartKey]) -> Lease:
+        """A lease, in force at once, on those of `keys` that are here; each of the others counts as a miss."""
+        with self._lock:
+            parts = {}
+            for key in dict.fromkeys(keys):
+                part = self._pin(key)
+                if part is None:
+                    self._misses += 1
+                else:
+                    self._hits += 1
+                    parts[key] = part
+            return Lease(self, parts)
+
+    def reserve(self, nbytes: int) -> Reservation:
+        """Room for `nbytes`, kept free at once, evicting as needed. Raises `PoolFull`, and evicts nothing, if it cannot."""
+        with self._lock:
+            if nbytes < 0 or not self._make_room(nbytes):
+                raise PoolFull(nbytes, self._budget_bytes)
+            self._reserved_bytes += nbytes
+            return Reservation(self, nbytes)
+
+    def resize(self, budget_bytes: int) -> None:
+        """Change the budget, evicting what no longer fits."""
+        with self._lock:
+            self._budget_bytes = budget_bytes
+            self._evict(self._excess_bytes)
+
+    def clear(self) -> None:
+        """Drop every payload that is not pinned; these are not counted as evictions."""
+        with self._lock:
+            self._idle.clear()
+            self._idle_bytes = 0
+
+    @property
+    def _used(self) -> int:
+        return self._idle_bytes + self._pinned_bytes
+
+    @property
+    def _excess_bytes(self) -> int:
+        return self._used + self._reserved_bytes - self._budget_bytes
+
+    def _find(self, key: PartKey) -> StoredPart | None:
+        part = self._idle.get(key)
+        if part is None and key in self._pinned:
+            return self._pinned[key][0]
+        return part
+
+    def _touch(self, keys: Iterable[PartKey]) -> None:
+        for key in reversed(tuple(keys)):
+            if key in self._idle:
+                self._idle.move_to_end(key)
+
+    def _store(self, items: Mapping[PartKey, StoredPart], reservation: Reservation | None) -> bool:
+        with self._lock:
+            fresh = {key: part for key, part in items.items() if self._find(key) is None}
+            fresh_bytes = sum(part.nbytes for part in fresh.values())
+            paid_bytes = min(fresh_bytes, reservation.left_bytes) if reservation else 0
+            if not self._make_room(fresh_bytes - paid_bytes, keep=items):
+                self._rejected += 1
+                return False
+            if reservation:
+                self._spend(reservation, paid_bytes)
+            self._idle.update(fresh)
+            self._idle_bytes += fresh_bytes
+            self._touch(items)
+            return True
+
+    def _make_room(self, nbytes: int, keep: Iterable[PartKey] = ()) -> bool:
+        """Evict until `nbytes` more fit, but nothing of `keep`; False, and nothing is changed, if they cannot."""
+        if nbytes == 0:
+            return True
+        needed_bytes = self._excess_bytes + nbytes
+        kept = [key for key in keep if key in self._idle]
+        if needed_bytes > self._idle_bytes - sum(self._idle[key].nbytes for key in kept):
+            return False
+        self._touch(kept)
+        self._evict(needed_bytes)
+        return True
+
+    def _evict(self, nbytes: int) -> None:
+        while nbytes > 0 and self._idle:
+            _, part = self._idle.popitem(last=False)
+            self._idle_bytes -= part.nbytes
+            self._evictions += 1
+            nbytes -= part.nbytes
+
+    def _pin(self, key: PartKey) -> StoredPart | None:
+        if key in self._pinned:
+            part, leases = self._pinned[key]
+            self._pinned[key] = (part, leases + 1)
+            return part
+        idle = self._idle.pop(key, None)
+        if idle is not None:
+            self._idle_bytes -= idle.nbytes
+            self._pinned_bytes += idle.nbytes
+            self._pinned[key] = (idle, 1)
+        return idle
+
+    def _unpin(self, lease: Lease) -> None:
+        with self._lock:
+            if not lease._held:
+                return
+            lease._held = False
+            for key in reversed(tuple(lease.parts)):
+                self._unpin_key(key)
+            self._evict(self._excess_bytes)
+
+    def _unpin_key(self, key: PartKey) -> None:
+        part, leases = self._pinned.pop(key)
+        if leases > 1:
+            self._pinned[key] = (part, leases - 1)
+            return
+        self._pinned_bytes -= part.nbytes
+        self._idle_bytes += part.nbytes
+        self._idle[key] = part
+
+    def _spend(self, reservation: Reservation, nbytes: int) -> None:
+        reservation._left_bytes -= nbytes
+        self._reserved_bytes -= nbytes
+
+    def _unreserve(self, reservation: Reservation) -> None:
+        with self._lock:
+            self._spend(reservation, reservation.left_bytes)
+            self._evict(self._excess_bytes)
+
+
+__all__ = ["BlockPool", "Lease", "PartKey", "PoolStats", "Reservation", "StoredPart"]

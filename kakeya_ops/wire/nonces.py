@@ -1,0 +1,56 @@
+"""The nonces that were used within the window, so that nothing signed is accepted twice."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+
+from kakeya_ops.errors import SignatureRejected
+
+WINDOW_SECONDS = 60.0
+"""How far the sender's clock may be from the receiver's, either way."""
+
+
+class NonceBook:
+    """Remembers each nonce for as long as its message would be accepted, from any thread.
+
+    At most `limit` are remembered. When all of them still count, further messages are refused: forgetting one would
+    let its message be replayed.
+    """
+
+    def __init__(self, window_seconds: float = WINDOW_SECONDS, limit: int = 65536) -> None:
+        self._window_seconds = window_seconds
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._used: set[str] = set()
+        self._expiries: list[tuple[float, str]] = []
+        self._forgotten_until = float("-inf")
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def admit(self, nonce: str, time_seconds: float, now: float) -> None:
+        """Use `nonce` of a message of Unix time `time_seconds`, at `now`.
+
+        Raises `SignatureRejected`: stale, replayed, or too many nonces.
+        """
+        expiry = time_seconds + self._window_seconds
+        with self._lock:
+            self._forget(now)
+            # A clock that was set back must not make messages fresh again whose nonces are forgotten.
+            if abs(now - time_seconds) > self._window_seconds or expiry <= self._forgotten_until:
+                raise SignatureRejected("nonce rejected: stale")
+            if nonce in self._used:
+                raise SignatureRejected("nonce rejected: replayed")
+            if len(self._used) >= self._limit:
+                raise SignatureRejected("nonce rejected: too many nonces")
+            self._used.add(nonce)
+            heapq.heappush(self._expiries, (expiry, nonce))
+
+    def _forget(self, now: float) -> None:
+        while self._expiries and self._expiries[0][0] < now:
+            self._forgotten_until, nonce = heapq.heappop(self._expiries)
+            self._used.discard(nonce)
+
+
+__all__ = ["WINDOW_SECONDS", "NonceBook"]
