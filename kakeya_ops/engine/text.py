@@ -15,7 +15,7 @@ from inspect import signature
 from typing import Any, Literal
 
 from jinja2 import TemplateError
-from mlx_lm.generate import TextStateMachine, make_text_state_machine
+from mlx_lm import generate
 from mlx_lm.tokenizer_utils import BPEStreamingDetokenizer, SPMStreamingDetokenizer
 from transformers import PreTrainedTokenizerBase
 
@@ -31,6 +31,13 @@ _REFUSALS = (TemplateError, TypeError, ValueError, LookupError, AttributeError, 
 """What chat templates and tool call parsers raise when they meet data that they do not expect."""
 
 Pieces = Callable[[int], bytes]
+"""A token's bytes."""
+
+Reader = Callable[[int], str]
+"""The characters that the next token of one answer completes."""
+
+_machines: Any = generate
+"""mlx-lm's state machine over text; its functions carry no types."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,10 @@ class TextDoor:
         self.eos_token_ids: frozenset[int] = frozenset(tokenizer.eos_token_ids)
         self._tokenizer = tokenizer
         self._most_characters = most_characters
-        self._pieces = _choose_pieces(tokenizer)
+        self._pieces = _find_pieces(tokenizer)
         self._trims = getattr(tokenizer.detokenizer, "trim_space", False)
-        self._with_tools = make_text_state_machine(tokenizer)
-        self._without_tools = make_text_state_machine(_WithoutTools(tokenizer))
+        self._with_tools = _machines.make_text_state_machine(tokenizer)
+        self._without_tools = _machines.make_text_state_machine(_WithoutTools(tokenizer))
         # The Rust tokenizer refuses a second borrower ("Already borrowed") instead of waiting for the first.
         self._lock = threading.Lock()
 
@@ -102,11 +109,14 @@ class TextDoor:
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of `tokens`, special tokens included; what is not UTF-8 becomes U+FFFD."""
-        return b"".join(map(self._pieces, tokens)).decode("utf-8", "replace")
+        if self._pieces is not None:
+            return b"".join(map(self._pieces, tokens)).decode("utf-8", "replace")
+        with self._lock:
+            return str(self._tokenizer.decode(list(tokens)))
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes that `token` adds to a text; they need not be whole characters."""
-        return self._pieces(token)
+        return self._pieces(token) if self._pieces else self.decode((token,)).encode()
 
     def token_text(self, token: int) -> str:
         """`token` alone as text; what is not UTF-8 becomes U+FFFD."""
@@ -125,12 +135,24 @@ class TextDoor:
         Without `tools` a tool call is content like any other text.
         """
         if not markers:
-            return TextStream(self._pieces, stop, _Sorter(TextStateMachine(), "normal", None))
+            return TextStream(self._open_reader(), stop, _Sorter(_machines.TextStateMachine(), "normal", None))
         machine = self._with_tools if tools else self._without_tools
         parse = (lambda text: self._tokenizer.tool_parser(text, tools)) if tools and self.has_tools else None
         frame = (self._tokenizer.tool_call_start or "", self._tokenizer.tool_call_end or "")
         sorter = _Sorter(machine, self._initial_state(prompt_tokens), parse, frame)
-        return TextStream(self._pieces, stop, sorter, trim_space=self._trims)
+        return TextStream(self._open_reader(trim_space=self._trims), stop, sorter)
+
+    def _open_reader(self, *, trim_space: bool = False) -> Reader:
+        if self._pieces is not None:
+            return _ByteReader(self._pieces, trim_space=trim_space)
+        detokenizer = self._tokenizer.detokenizer
+
+        def read(token: int) -> str:
+            with self._lock:
+                detokenizer.add_token(token)
+                return str(detokenizer.last_segment)
+
+        return read
 
     def _initial_state(self, prompt_tokens: Sequence[int]) -> str:
         """Reasoning when the prompt has opened it and not closed it again, as mlx-lm's server decides it."""
@@ -150,14 +172,12 @@ class TextStream:
     was given out or still may be.
     """
 
-    def __init__(self, pieces: Pieces, stop: Sequence[str], sorter: _Sorter, *, trim_space: bool = False) -> None:
+    def __init__(self, reader: Reader, stop: Sequence[str], sorter: _Sorter) -> None:
         self.stopped = False
         self.decoded_characters = 0
-        self._pieces = pieces
+        self._reader = reader
         self._stop = _StopStrings(stop)
         self._sorter = sorter
-        self._trim_space = trim_space
-        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
 
     @property
     def kept_characters(self) -> int:
@@ -172,7 +192,8 @@ class TextStream:
         """
         if self.stopped:
             return []
-        text = "" if finish == "stop" else self._read(token)
+        text = "" if finish == "stop" else self._reader(token)
+        self.decoded_characters += len(text)
         text, self.stopped = self._stop.feed(text)
         if finish and not self.stopped:
             text += self._stop.flush()
@@ -181,12 +202,20 @@ class TextStream:
             segments += self._sorter.end(cut=finish == "length" and not self.stopped)
         return segments
 
-    def _read(self, token: int) -> str:
+
+class _ByteReader:
+    """Gives out characters as soon as their bytes are complete."""
+
+    def __init__(self, pieces: Pieces, *, trim_space: bool) -> None:
+        self._pieces = pieces
+        self._trim_space = trim_space
+        self._characters = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def __call__(self, token: int) -> str:
         text = self._characters.decode(self._pieces(token))
         if self._trim_space and text:
             self._trim_space = False
             text = text.removeprefix(" ")
-        self.decoded_characters += len(text)
         return text
 
 
@@ -239,12 +268,12 @@ class _Sorter:
 
     def feed(self, text: str) -> list[Segment]:
         """The segments that are known to be whole."""
-        self._machine, parts = TextStateMachine.split(self._machine, text)
+        self._machine, parts = _machines.TextStateMachine.split(self._machine, text)
         return [segment for state, part in parts for segment in self._sort(state, part)]
 
     def end(self, *, cut: bool) -> list[Segment]:
         """The rest. A tool call that is still open is dropped when the text was `cut`, else taken as it is."""
-        self._machine, rest, state = TextStateMachine.flush(self._machine)
+        self._machine, rest, state = _machines.TextStateMachine.flush(self._machine)
         segments = self._sort(state, rest)
         call, self._call = self._call, None
         return segments if cut or call is None else segments + self._read_call(call, closed=False)
@@ -293,14 +322,14 @@ class _WithoutTools:
         return getattr(self._tokenizer, name)
 
 
-def _choose_pieces(tokenizer: Any) -> Pieces:
-    """How this tokenizer's tokens become bytes, by the kind that mlx-lm recognised."""
+def _find_pieces(tokenizer: Any) -> Pieces | None:
+    """How this tokenizer's tokens become bytes, by the kind that mlx-lm recognised; None if they do not one by one."""
     detokenizer = tokenizer.detokenizer
     if isinstance(detokenizer, BPEStreamingDetokenizer):
         return _ByteLevelPieces(detokenizer.tokenmap)
     if isinstance(detokenizer, SPMStreamingDetokenizer):
         return _SentencePieces(detokenizer.tokenmap)
-    return lambda token: str(tokenizer.decode([token])).encode()
+    return None
 
 
 def _byte_alphabet() -> dict[str, int]:
