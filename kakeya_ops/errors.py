@@ -7,6 +7,7 @@
     │   ├── InventoryError        every fault of an inventory at once
     │   └── ModelDirectoryError   a model directory that cannot be read or is not one
     ├── RefusedError (1)          the command ran and its answer is no
+    │   ├── RemoteRequired        a local prefill where the inventory demands a remote one
     │   ├── UnsupportedModel      a family or setting that cannot be carried exactly
     │   └── IdentityMismatch      two sides whose KV differs, by first differing field
     ├── EnvironmentFault (3)      ports, permissions, child processes, disk
@@ -88,6 +89,13 @@ class RefusedError(KakeyaError):
     """The command ran, and its answer is no."""
 
     exit_code = ExitCode.NO
+
+
+class RemoteRequired(RefusedError):
+    """`prefill.require_remote` is set, and no worker delivered the prefix."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no worker delivered the prefix: {reason}", hint="see kakeya verify remote-prefill")
 
 
 class UnsupportedModel(RefusedError):
@@ -216,6 +224,7 @@ __all__ = [
     "PeerUnreachable",
     "PoolFull",
     "RefusedError",
+    "RemoteRequired",
     "SignatureRejected",
     "StreamCorrupt",
     "UnsupportedModel",

@@ -14,6 +14,7 @@ from mlx_lm.generate import GenerationBatch, StopSequences
 from mlx_lm.sample_utils import greedy_sampler
 
 from kakeya_ops.engine.contract import DecodeRequest, FailedEvent, OnEvent, TokenEvent
+from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.engine.sampling import build_processors, build_sampler
 
 
@@ -71,8 +72,7 @@ class Decoder:
             sequence = self._sequences[response.uid]
             if response.finish_reason is not None:
                 del self._sequences[response.uid]
-            if not sequence.cancelled:
-                sequence.on_event(_describe(response, sequence.request))
+            sequence.on_event(_describe(response, sequence.request))
         if not self._sequences:
             mx.clear_cache()
         return True
@@ -88,7 +88,7 @@ class Decoder:
         if leaving:
             self._batch.filter([index for index, uid in enumerate(self._batch.uids) if uid not in leaving])
             for uid in leaving:
-                del self._sequences[uid]
+                self._sequences.pop(uid).on_event(FailedEvent(Cancelled()))
 
 
 def _describe(response: Any, request: DecodeRequest) -> TokenEvent:

@@ -1,0 +1,83 @@
+"""One request on the head, from its arrival to its last token."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
+from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent, PrefixReady
+from kakeya_ops.serving.receipts import Receipt
+
+MakeReceipt = Callable[[dict[str, float]], Receipt]
+
+
+class Answer:
+    """A request and whoever listens to it. `cancel` may be called from any thread, at any stage."""
+
+    def __init__(self, request: GenerateRequest, on_event: OnHeadEvent, on_end: Callable[[], None]) -> None:
+        self.request = request
+        self.started_at = time.time()
+        self.stop = threading.Event()
+        self.seconds: dict[str, float] = {}
+        self._began = time.monotonic()
+        self._on_event = on_event
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._ticket: Ticket | None = None
+        self._make_receipt: MakeReceipt | None = None
+        self._ended = False
+
+    def cancel(self) -> None:
+        """Stop at the next step, chunk or frame."""
+        self.stop.set()
+        with self._lock:
+            ticket = self._ticket
+        if ticket:
+            ticket.cancel()
+
+    def elapsed(self) -> float:
+        """Seconds since the request arrived."""
+        return time.monotonic() - self._began
+
+    def expect(self, make_receipt: MakeReceipt) -> None:
+        """Say how the receipt is made once the first token is there; before the engine is asked."""
+        self._make_receipt = make_receipt
+
+    def follow(self, ticket: Ticket) -> None:
+        """The engine works on it now."""
+        with self._lock:
+            self._ticket = ticket
+        if self.stop.is_set():
+            ticket.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """End with `error`."""
+        self.emit(FailedEvent(error))
+
+    def emit(self, event: DecodeEvent) -> None:
+        """Pass on what the engine says; the receipt goes before the first token."""
+        try:
+            if isinstance(event, TokenEvent) and self._make_receipt:
+                self._announce(self._make_receipt)
+            self._on_event(event)
+        finally:
+            if isinstance(event, FailedEvent) or (isinstance(event, TokenEvent) and event.finish):
+                self.end()
+
+    def _announce(self, make_receipt: MakeReceipt) -> None:
+        self._make_receipt = None
+        self.seconds["first_token"] = self.elapsed()
+        receipt = make_receipt(dict(self.seconds))
+        self._on_event(PrefixReady(receipt.cached_tokens, receipt.digest, receipt.forgotten_tokens))
+
+    def end(self) -> None:
+        """Give the place back; once."""
+        with self._lock:
+            ended, self._ended = self._ended, True
+        if not ended:
+            self._on_end()
+
+
+__all__ = ["Answer", "MakeReceipt"]

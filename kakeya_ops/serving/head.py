@@ -1,0 +1,151 @@
+"""The head: decides where a prompt's prefix comes from, brings it together, and decodes."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from kakeya_ops.engine.contract import BlockSink, Ticket
+from kakeya_ops.engine.engine import Engine
+from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, RemoteRequired
+from kakeya_ops.kv.hashing import tenant_key
+from kakeya_ops.kv.pool import StoredPart
+from kakeya_ops.serving.answer import Answer
+from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
+from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.gather import Gathered, Gathering
+from kakeya_ops.serving.ledger import Ledger
+from kakeya_ops.serving.neighbours import Neighbourhood, Survey, survey
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.prompts import Naming, Prompt
+from kakeya_ops.serving.scheduler import Decision, Local, Policy, Rules, choose
+
+
+@dataclass(frozen=True)
+class HeadSettings:
+    """The inventory's `prefill` section, and how many requests may be under way at once."""
+
+    model_id: str
+    policy: Policy = "measured"
+    min_tokens: int = 128
+    require_remote: bool = False
+    concurrency: int = 64
+
+
+class HeadService:
+    """`kakeya_ops.serving.contract.Head`, over one engine and the fleet around it."""
+
+    def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
+        self.model_id = settings.model_id
+        self.text = engine.text
+        self.context_tokens = engine.context_tokens
+        self.vocabulary_size = engine.vocabulary_size
+        self.node = node
+        self.settings = settings
+        self.ledger = Ledger(node, engine)
+        self._engine = engine
+        self._neighbourhood = neighbourhood
+        self._places = threading.BoundedSemaphore(settings.concurrency)
+        self._requests = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="request")
+        self._lookups = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="lookup")
+
+    def submit(self, request: GenerateRequest, on_event: OnHeadEvent) -> Ticket:
+        """See `Head.submit`."""
+        if not self.healthy():
+            raise EngineDead("the engine does not answer")
+        if not self._places.acquire(blocking=False):
+            raise EngineBusy(max(self._engine.queue_seconds(), 1.0))
+        answer = Answer(request, on_event, self._places.release)
+        self._requests.submit(self._serve, answer)
+        return answer
+
+    def healthy(self) -> bool:
+        """See `Head.healthy`."""
+        return self.node.health().healthy
+
+    def close(self) -> None:
+        """Take no more requests. Those under way end with the engine."""
+        self._requests.shutdown(wait=False, cancel_futures=True)
+        self._lookups.shutdown(wait=False, cancel_futures=True)
+
+    def _serve(self, answer: Answer) -> None:
+        """Everything up to the engine, on a thread of its own. Whatever goes wrong ends this answer alone."""
+        try:
+            answer.seconds["queued"] = answer.elapsed()
+            self._start(answer)
+        except Exception as error:
+            answer.fail(error)
+
+    def _start(self, answer: Answer) -> None:
+        prompt = self._name(answer.request)
+        modes = answer.request.directive.modes if answer.request.directive else frozenset()
+        gathering = Gathering(self._engine, self.node.pool, prompt, use_pool=not modes & {"local", "skip-local-pool"})
+        rules = self._rules(modes)
+        local = self._local(gathering)
+        found = self._survey(prompt, local, rules)
+        answer.seconds["lookup"] = found.seconds
+        decision = choose(prompt.layout, len(prompt.tokens), local, found.candidates, rules)
+        gathered = self._gather(answer, gathering, decision, found)
+        self._insist(prompt, decision, gathered)
+        answer.seconds |= gathered.seconds
+        answer.expect(lambda seconds: self.ledger.settle(answer, prompt, decision, gathered, seconds))
+        answer.follow(
+            self._engine.decode(
+                answer.request.decode, answer.emit, prefix=gathered.assembly, on_block=self._keep(prompt)
+            )
+        )
+
+    def _name(self, request: GenerateRequest) -> Prompt:
+        key = tenant_key(self.node.fleet_key, request.tenant)
+        naming = Naming(self._engine.layout, self._engine.identity.digest, key)
+        return Prompt.hash(request.decode.request_id, request.tenant, request.decode.tokens, naming)
+
+    def _rules(self, modes: frozenset[str]) -> Rules:
+        demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
+        return Rules(self.settings.policy, self.settings.min_tokens, demand)
+
+    def _local(self, gathering: Gathering) -> Local:
+        engine = self._engine
+        return Local(
+            resume_blocks=gathering.local_blocks,
+            tokens_per_second=engine.measured.tokens_per_second,
+            queue_seconds=engine.queue_seconds(),
+            decoding=engine.decoding,
+        )
+
+    def _survey(self, prompt: Prompt, local: Local, rules: Rules) -> Survey:
+        """Ask the peers, unless the answer could not change the decision."""
+        if choose(prompt.layout, len(prompt.tokens), local, (), rules).settled:
+            return Survey((), {}, 0.0)
+        return survey(self._neighbourhood, prompt, self._lookups)
+
+    def _gather(self, answer: Answer, gathering: Gathering, decision: Decision, found: Survey) -> Gathered:
+        if decision.node is None:
+            return gathering.from_pool()
+        source = found.sources[decision.node]
+        self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node)
+        gathered = gathering.from_peer(decision, source, answer.stop)
+        self.ledger.record_transfer(decision, gathered)
+        if gathered.fallback is None:
+            self._neighbourhood.succeeded(decision.node)
+        elif not answer.stop.is_set():
+            self._neighbourhood.failed(decision.node)
+        return gathered
+
+    def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
+        """Refuse a local prefill where the inventory demands a remote one."""
+        missing = (prompt.blocks - gathered.blocks) * prompt.layout.block_tokens
+        if self.settings.require_remote and missing >= self.settings.min_tokens:
+            raise RemoteRequired(gathered.fallback.message if gathered.fallback else decision.reason)
+
+    def _keep(self, prompt: Prompt) -> BlockSink:
+        def keep(block: int, parts: tuple[StoredPart | None, ...]) -> None:
+            for part, stored in enumerate(parts):
+                if stored is not None:
+                    self.node.pool.put(prompt.key(block, part), stored)
+
+        return keep
+
+
+__all__ = ["HeadService", "HeadSettings"]

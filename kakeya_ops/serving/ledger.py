@@ -1,0 +1,102 @@
+"""What a head writes down of each request: counters, and the receipt."""
+
+from __future__ import annotations
+
+from kakeya_ops.engine.engine import Engine
+from kakeya_ops.serving.answer import Answer
+from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.gather import Gathered
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.prompts import Prompt
+from kakeya_ops.serving.receipts import Gain, Receipt, ReceiptBook, RemotePart
+from kakeya_ops.serving.scheduler import Decision
+
+_FASTER = 1.05
+"""A worker counts as faster from this ratio of prefill speeds on; below it the difference is noise."""
+
+
+class Ledger:
+    """Thread-safe, as its parts are."""
+
+    def __init__(self, node: Node, engine: Engine) -> None:
+        self.receipts = ReceiptBook()
+        self._node = node
+        self._engine = engine
+
+    def record_transfer(self, decision: Decision, gathered: Gathered) -> None:
+        """Count what a peer contributed, or why it did not."""
+        counters, worker = self._node.counters, decision.node or ""
+        counters.add(CounterName.IMPORT_SECONDS, gathered.seconds.get("import", 0.0))
+        if gathered.fallback:
+            counters.add(CounterName.REMOTE_JOB_FAILURES, worker=worker)
+            counters.add(CounterName.FALLBACKS, worker=worker, reason=gathered.fallback.reason)
+        if remote := gathered.remote:
+            counters.add(CounterName.BYTES_RECEIVED, remote.payload_bytes, worker=worker)
+            counters.add(CounterName.TRANSFER_SECONDS, remote.transfer_seconds, worker=worker)
+            counters.add(CounterName.TOKENS_COMPUTED_REMOTE, remote.computed_tokens, worker=worker)
+            if remote.pool_tokens:
+                counters.add(CounterName.REMOTE_HITS, worker=worker)
+
+    def settle(
+        self, answer: Answer, prompt: Prompt, decision: Decision, gathered: Gathered, seconds: dict[str, float]
+    ) -> Receipt:
+        """Sign and keep the receipt of a request whose first token is there."""
+        receipt = self._draw_up(answer, prompt, decision, gathered, seconds).sign(self._node.fleet_key)
+        self.receipts.add(receipt)
+        counters = self._node.counters
+        counters.add(CounterName.TOKENS_COMPUTED_LOCAL, receipt.local_computed_tokens)
+        computed_elsewhere = gathered.remote.computed_tokens if gathered.remote else 0
+        counters.add(CounterName.TOKENS_REUSED, max(receipt.cached_tokens - computed_elsewhere, 0))
+        if receipt.local_pool_tokens:
+            counters.add(CounterName.LOCAL_HITS)
+        return receipt
+
+    def _draw_up(
+        self, answer: Answer, prompt: Prompt, decision: Decision, gathered: Gathered, seconds: dict[str, float]
+    ) -> Receipt:
+        cached_tokens = gathered.blocks * prompt.layout.block_tokens
+        directive = answer.request.directive
+        return Receipt(
+            request_id=prompt.request_id,
+            node=self._node.id,
+            epoch=self._node.epoch,
+            identity=self._engine.identity.digest,
+            tenant=prompt.tenant,
+            client_nonce=directive.nonce if directive else None,
+            prompt_tokens=len(prompt.tokens),
+            block_tokens=prompt.layout.block_tokens,
+            decision=decision,
+            local_pool_tokens=gathered.local_blocks * prompt.layout.block_tokens,
+            remote=gathered.remote,
+            local_computed_tokens=len(prompt.tokens) - cached_tokens,
+            cached_tokens=cached_tokens,
+            fallback=gathered.fallback,
+            forgotten_tokens=self._forgotten(len(prompt.tokens)),
+            gain=self._gain(gathered),
+            times={name: round(value, 6) for name, value in seconds.items()},
+            started_at=answer.started_at,
+        )
+
+    def _forgotten(self, prompt_tokens: int) -> int:
+        settings = self._engine.settings
+        if settings.window is None:
+            return 0
+        return max(prompt_tokens - settings.sink - settings.window, 0)
+
+    def _gain(self, gathered: Gathered) -> Gain:
+        remote = gathered.remote
+        if gathered.local_blocks or (remote and remote.pool_tokens):
+            return "reuse"
+        if remote is None:
+            return "none"
+        if self._is_faster(remote):
+            return "faster worker"
+        return "overlap" if self._engine.decoding > 1 else "none"
+
+    def _is_faster(self, remote: RemotePart) -> bool:
+        own = self._engine.measured.tokens_per_second
+        seconds = (remote.worker_receipt or {}).get("compute_seconds")
+        return bool(own and seconds) and remote.computed_tokens / seconds > own * _FASTER
+
+
+__all__ = ["Ledger"]

@@ -1,0 +1,131 @@
+"""Receipts of the head: the signed account of how one request's prefix came to be, and the last of them in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from kakeya_ops.secret import Secret
+from kakeya_ops.serving.scheduler import Decision
+from kakeya_ops.wire.signing import sign_document
+
+PURPOSE = "head-receipt"
+_KEPT = 1024
+
+Gain = Literal["reuse", "faster worker", "overlap", "none"]
+
+
+@dataclass(frozen=True)
+class RemotePart:
+    """What another node contributed: `blocks_digest` is over the checksums of the blocks as they arrived.
+
+    `worker_receipt` is the worker's own signed account, None where nothing was computed for this request.
+    """
+
+    node: str
+    epoch: int
+    instance: str
+    kind: str
+    job: str | None
+    tokens: int
+    computed_tokens: int
+    pool_tokens: int
+    blocks: int
+    payload_bytes: int
+    blocks_digest: str
+    transfer_seconds: float
+    link: dict[str, Any]
+    worker_receipt: dict[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Why the head computed locally after all; `kept_blocks` had arrived and were used. `reason` is a counter label."""
+
+    worker: str
+    reason: str
+    message: str
+    kept_blocks: int = 0
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """One request's prefix. Times are seconds since the request was received, unless they end in ``_at`` (Unix)."""
+
+    request_id: str
+    node: str
+    epoch: int
+    identity: str
+    tenant: str
+    client_nonce: str | None
+    prompt_tokens: int
+    block_tokens: int
+    decision: Decision
+    local_pool_tokens: int
+    remote: RemotePart | None
+    local_computed_tokens: int
+    cached_tokens: int
+    fallback: Fallback | None
+    forgotten_tokens: int
+    gain: Gain
+    times: dict[str, float]
+    started_at: float
+    mac: str = field(default="")
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value; `decision` is reduced to kind, worker, reason and predictions."""
+        decision = {
+            "kind": self.decision.kind,
+            "worker": self.decision.node,
+            "blocks": self.decision.blocks,
+            "reason": self.decision.reason,
+            "predicted_seconds": self.decision.predicted_seconds,
+        }
+        return asdict(self) | {"decision": decision}
+
+    def sign(self, key: Secret | None) -> Receipt:
+        """The same receipt with its MAC, over everything but the MAC; unchanged in a fleet without a key."""
+        if key is None:
+            return self
+        document = self.to_json()
+        del document["mac"]
+        return replace(self, mac=sign_document(key, PURPOSE, document))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON with the MAC, in hexadecimal."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ReceiptBook:
+    """The last receipts, by request id. Thread-safe."""
+
+    def __init__(self, kept: int = _KEPT) -> None:
+        self._kept = kept
+        self._lock = threading.Lock()
+        self._receipts: OrderedDict[str, Receipt] = OrderedDict()
+
+    def add(self, receipt: Receipt) -> None:
+        """Keep `receipt`; the oldest is dropped when there are too many."""
+        with self._lock:
+            self._receipts[receipt.request_id] = receipt
+            while len(self._receipts) > self._kept:
+                self._receipts.popitem(last=False)
+
+    def get(self, request_id: str) -> Receipt | None:
+        """The receipt of `request_id`, or None when there is none any more."""
+        with self._lock:
+            return self._receipts.get(request_id)
+
+    def last(self, count: int) -> list[Receipt]:
+        """The newest `count` receipts, newest first."""
+        with self._lock:
+            return list(reversed(self._receipts.values()))[:count]
+
+
+__all__ = ["PURPOSE", "Fallback", "Gain", "Receipt", "ReceiptBook", "RemotePart"]
