@@ -17,7 +17,7 @@ shapes or types travels: both sides derive it from the same layout, whose digest
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -43,6 +43,7 @@ class ArrayLayout:
 
     @cached_property
     def nbytes(self) -> int:
+        """Bytes of the array in one payload."""
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
@@ -60,17 +61,24 @@ class PartLayout:
         """Bytes of one block's payload."""
         return sum(array.nbytes for array in self.arrays)
 
-    def needed_blocks(self, blocks: int, block_tokens: int) -> Iterable[int]:
-        """Indices of the blocks that must be present to resume after the first `blocks` blocks, ascending."""
-        if blocks == 0:
-            return ()
+    def needed_spans(self, blocks: int, block_tokens: int) -> tuple[range, range]:
+        """Indices of the blocks that must be present to resume after the first `blocks` blocks, in two runs.
+
+        The first starts at the head of the prompt and grows with `blocks` at its end only; the second ends where the
+        prompt is resumed, and neither of its ends moves back as `blocks` grows. They do not overlap.
+        """
         if self.kind == "state":
-            return (blocks - 1,)
+            return range(0), range(max(blocks - 1, 0), blocks)
         if self.kind == "full" or self.window is None:
-            return range(blocks)
+            return range(blocks), range(blocks, blocks)
         sink_blocks = min(blocks, -(-self.sink // block_tokens))
         first = max(sink_blocks, (blocks * block_tokens - self.window) // block_tokens)
-        return (*range(sink_blocks), *range(max(first, 0), blocks))
+        return range(sink_blocks), range(first, blocks)
+
+    def needed_blocks(self, blocks: int, block_tokens: int) -> Iterable[int]:
+        """Indices of the blocks that must be present to resume after the first `blocks` blocks, ascending."""
+        head, tail = self.needed_spans(blocks, block_tokens)
+        return (*head, *tail)
 
 
 @dataclass(frozen=True)
@@ -118,19 +126,28 @@ class KvLayout:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> KvLayout:
         """The layout that `to_json` wrote. Raises `KeyError`, `TypeError` or `ValueError` for anything else."""
-        parts = []
-        for part in value["parts"]:
-            if part["kind"] not in ("full", "window", "state"):
-                raise ValueError(f"unknown part kind {part['kind']!r}")
-            arrays = tuple(
-                ArrayLayout(int(leaf), str(slot), str(dtype), tuple(int(n) for n in shape))
-                for leaf, slot, dtype, shape in part["arrays"]
-            )
-            if any(a.dtype not in ITEM_BYTES or min(a.shape, default=0) < 1 for a in arrays):
-                raise ValueError("array with an unknown dtype or an empty shape")
-            window = part["window"]
-            parts.append(PartLayout(part["kind"], arrays, int(part["sink"]), None if window is None else int(window)))
-        return cls(int(value["block_tokens"]), tuple(str(name) for name in value["leaves"]), tuple(parts))
+        parts = tuple(_parse_part(part) for part in value["parts"])
+        return cls(_parse_count(value["block_tokens"]), tuple(str(name) for name in value["leaves"]), parts)
+
+
+def _parse_part(value: dict[str, Any]) -> PartLayout:
+    if value["kind"] not in ("full", "window", "state"):
+        raise ValueError(f"unknown part kind {value['kind']!r}")
+    arrays = tuple(_parse_array(*array) for array in value["arrays"])
+    window = None if value["window"] is None else _parse_count(value["window"])
+    return PartLayout(value["kind"], arrays, _parse_count(value["sink"], least=0), window)
+
+
+def _parse_array(leaf: object, slot: object, dtype: object, shape: Sequence[object]) -> ArrayLayout:
+    if dtype not in ITEM_BYTES or not shape:
+        raise ValueError("array with an unknown dtype or an empty shape")
+    return ArrayLayout(_parse_count(leaf, least=0), str(slot), str(dtype), tuple(_parse_count(n) for n in shape))
+
+
+def _parse_count(value: object, *, least: int = 1) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{value!r} is not a whole number of at least {least}")
+    return value
 
 
 __all__ = ["ITEM_BYTES", "ArrayLayout", "KvLayout", "PartKind", "PartLayout"]

@@ -67,7 +67,7 @@ class PoolStats:
 
 
 class Lease:
-    """Entries that cannot be evicted until `release`; as a context manager it yields `parts` and releases at the end."""
+    """Entries that cannot be evicted until `release`; as a context manager it yields `parts` and releases them."""
 
     def __init__(self, pool: BlockPool, parts: dict[PartKey, StoredPart]) -> None:
         self._pool = pool
@@ -127,10 +127,11 @@ class BlockPool:
     def __init__(self, budget_bytes: int) -> None:
         self._lock = threading.Lock()
         self._budget_bytes = budget_bytes
-        self._idle: OrderedDict[PartKey, StoredPart] = OrderedDict()
+        self._parts: dict[PartKey, StoredPart] = {}
+        self._idle: OrderedDict[PartKey, None] = OrderedDict()
         """What may be evicted, least recently used first."""
-        self._pinned: dict[PartKey, tuple[StoredPart, int]] = {}
-        """What may not, with its number of leases; its use is dated to the end of the last one."""
+        self._leases: dict[PartKey, int] = {}
+        """What may not, with its number of leases; the end of the last one counts as its use."""
         self._idle_bytes = 0
         self._pinned_bytes = 0
         self._reserved_bytes = 0
@@ -151,7 +152,7 @@ class BlockPool:
         """All numbers at one moment."""
         with self._lock:
             return PoolStats(
-                entries=len(self._idle) + len(self._pinned),
+                entries=len(self._parts),
                 used_bytes=self._used,
                 budget_bytes=self._budget_bytes,
                 pinned_bytes=self._pinned_bytes,
@@ -164,13 +165,12 @@ class BlockPool:
 
     def holds(self, key: PartKey) -> bool:
         """True if `key` is here now; neither a use nor a hit."""
-        with self._lock:
-            return self._find(key) is not None
+        return key in self._parts  # one look-up needs no lock, and long prefixes take thousands
 
     def get(self, key: PartKey) -> StoredPart | None:
         """The payload of `key`, which is now the most recently used; None if it is not here."""
         with self._lock:
-            part = self._find(key)
+            part = self._parts.get(key)
             if part is None:
                 self._misses += 1
                 return None
@@ -205,7 +205,7 @@ class BlockPool:
             return Lease(self, parts)
 
     def reserve(self, nbytes: int) -> Reservation:
-        """Room for `nbytes`, kept free at once, evicting as needed. Raises `PoolFull`, and evicts nothing, if it cannot."""
+        """Keep `nbytes` free from now on, evicting as needed. Raises `PoolFull`, evicting nothing, if it cannot."""
         with self._lock:
             if nbytes < 0 or not self._make_room(nbytes):
                 raise PoolFull(nbytes, self._budget_bytes)
@@ -221,6 +221,8 @@ class BlockPool:
     def clear(self) -> None:
         """Drop every payload that is not pinned; these are not counted as evictions."""
         with self._lock:
+            for key in self._idle:
+                del self._parts[key]
             self._idle.clear()
             self._idle_bytes = 0
 
@@ -232,12 +234,6 @@ class BlockPool:
     def _excess_bytes(self) -> int:
         return self._used + self._reserved_bytes - self._budget_bytes
 
-    def _find(self, key: PartKey) -> StoredPart | None:
-        part = self._idle.get(key)
-        if part is None and key in self._pinned:
-            return self._pinned[key][0]
-        return part
-
     def _touch(self, keys: Iterable[PartKey]) -> None:
         for key in reversed(tuple(keys)):
             if key in self._idle:
@@ -245,7 +241,7 @@ class BlockPool:
 
     def _store(self, items: Mapping[PartKey, StoredPart], reservation: Reservation | None) -> bool:
         with self._lock:
-            fresh = {key: part for key, part in items.items() if self._find(key) is None}
+            fresh = {key: part for key, part in items.items() if key not in self._parts}
             fresh_bytes = sum(part.nbytes for part in fresh.values())
             paid_bytes = min(fresh_bytes, reservation.left_bytes) if reservation else 0
             if not self._make_room(fresh_bytes - paid_bytes, keep=items):
@@ -253,8 +249,9 @@ class BlockPool:
                 return False
             if reservation:
                 self._spend(reservation, paid_bytes)
-            self._idle.update(fresh)
+            self._idle.update(dict.fromkeys(fresh))
             self._idle_bytes += fresh_bytes
+            self._parts.update(fresh)  # in one step, also for `holds`
             self._touch(items)
             return True
 
@@ -264,7 +261,7 @@ class BlockPool:
             return True
         needed_bytes = self._excess_bytes + nbytes
         kept = [key for key in keep if key in self._idle]
-        if needed_bytes > self._idle_bytes - sum(self._idle[key].nbytes for key in kept):
+        if needed_bytes > self._idle_bytes - sum(self._parts[key].nbytes for key in kept):
             return False
         self._touch(kept)
         self._evict(needed_bytes)
@@ -272,22 +269,22 @@ class BlockPool:
 
     def _evict(self, nbytes: int) -> None:
         while nbytes > 0 and self._idle:
-            _, part = self._idle.popitem(last=False)
+            key, _ = self._idle.popitem(last=False)
+            part = self._parts.pop(key)
             self._idle_bytes -= part.nbytes
             self._evictions += 1
             nbytes -= part.nbytes
 
     def _pin(self, key: PartKey) -> StoredPart | None:
-        if key in self._pinned:
-            part, leases = self._pinned[key]
-            self._pinned[key] = (part, leases + 1)
-            return part
-        idle = self._idle.pop(key, None)
-        if idle is not None:
-            self._idle_bytes -= idle.nbytes
-            self._pinned_bytes += idle.nbytes
-            self._pinned[key] = (idle, 1)
-        return idle
+        part = self._parts.get(key)
+        if part is None:
+            return None
+        if key in self._idle:
+            del self._idle[key]
+            self._idle_bytes -= part.nbytes
+            self._pinned_bytes += part.nbytes
+        self._leases[key] = self._leases.get(key, 0) + 1
+        return part
 
     def _unpin(self, lease: Lease) -> None:
         with self._lock:
@@ -299,13 +296,14 @@ class BlockPool:
             self._evict(self._excess_bytes)
 
     def _unpin_key(self, key: PartKey) -> None:
-        part, leases = self._pinned.pop(key)
-        if leases > 1:
-            self._pinned[key] = (part, leases - 1)
+        self._leases[key] -= 1
+        if self._leases[key]:
             return
-        self._pinned_bytes -= part.nbytes
-        self._idle_bytes += part.nbytes
-        self._idle[key] = part
+        del self._leases[key]
+        self._idle[key] = None
+        nbytes = self._parts[key].nbytes
+        self._pinned_bytes -= nbytes
+        self._idle_bytes += nbytes
 
     def _spend(self, reservation: Reservation, nbytes: int) -> None:
         reservation._left_bytes -= nbytes
