@@ -49,10 +49,11 @@ class LookupReply(WireBody):
 
 
 class WantedPart(WireBody):
-    """One payload: the hash of its block and the index of its part."""
+    """One payload: part `part` of the block with `hash`; the peer only says `block`, its number in the prompt, again."""
 
     hash: HexDigest
     part: Annotated[int, Field(ge=0, lt=2**16)]
+    block: Annotated[int, Field(ge=0, lt=MOST_BLOCKS)]
 
     @property
     def key(self) -> PartKey:
