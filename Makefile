@@ -47,7 +47,7 @@ system-deps: ## Install what some tests need besides Python packages
 	    if dpkg-query --show --showformat='$${db:Status-Status}\n' $(SYSTEM_PACKAGES) 2>&1 | grep -qv '^installed$$'; then \
 	        sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	        $$sudo apt-get update -qq && \
-	        $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) || exit 1; \
+	        $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq --yes --no-install-recommends $(SYSTEM_PACKAGES) >/dev/null || exit 1; \
 	    fi; \
 	    echo "system-deps: installed: $(SYSTEM_PACKAGES)" ;; \
 	Darwin) \
