@@ -139,7 +139,7 @@ def llama_config(fields: GgufFields, weights: dict[str, mx.array]) -> dict[str, 
 
 
 def quantization_of(weights: dict[str, mx.array]) -> dict[str, Any] | None:
-    """mlx-lm's description of the quantized tensors: the usual width, and who has another. None if none is quantized."""
+    """mlx-lm's description of the quantized tensors: usual width, and who differs. None if none is quantized."""
     scaled = [name.removesuffix(".scales") for name in weights if name.endswith(".scales")]
     if not scaled:
         return None

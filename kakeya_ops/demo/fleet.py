@@ -1,0 +1,295 @@
+"""The demo's fleet: one head and one worker as processes of their own on loopback, and nothing of them left afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import yaml
+
+import kakeya_ops
+from kakeya_ops.errors import EnvironmentFault
+from kakeya_ops.secret import write_fleet_key
+
+LOOPBACK = "127.0.0.1"
+HEAD, WORKER = "head", "worker"
+_GRACE_SECONDS = 8.0
+_POLL_SECONDS = 0.05
+_TAIL_BYTES = 16384
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """Where the demo's fleet lives: its temporary directory, its model, its three ports on loopback."""
+
+    directory: Path
+    model: Path
+    api_port: int
+    head_port: int
+    worker_port: int
+
+    @property
+    def inventory(self) -> Path:
+        """The inventory file."""
+        return self.directory / "inventory.yaml"
+
+    @property
+    def key_file(self) -> Path:
+        """The fleet key's file."""
+        return self.directory / "fleet.key"
+
+    @property
+    def url(self) -> str:
+        """The head's API."""
+        return f"http://{LOOPBACK}:{self.api_port}"
+
+    @property
+    def worker_url(self) -> str:
+        """The worker's peer port."""
+        return f"http://{LOOPBACK}:{self.worker_port}"
+
+    def to_yaml(self) -> str:
+        """The inventory's text.
+
+        The policy is ``prefer_remote``: worker and head share one machine here, so that by measured cost the head would
+        rightly compute a cold prompt itself.
+        """
+        document = {
+            "fleet": {"name": "demo", "tenant": "demo", "key_file": str(self.key_file)},
+            "model": {"id": self.model.name, "path": str(self.model)},
+            "cache": {"sink": 4, "window": None, "block_tokens": 64, "pool_gb": 0.5},
+            "prefill": {"min_tokens": 64, "policy": "prefer_remote"},
+            "hosts": {
+                HEAD: {
+                    "role": "head",
+                    "api": {"bind": LOOPBACK, "port": self.api_port},
+                    "endpoints": [_endpoint(self.head_port)],
+                },
+                WORKER: {"role": "worker", "endpoints": [_endpoint(self.worker_port)]},
+            },
+        }
+        return yaml.safe_dump(document, sort_keys=False)
+
+
+def _endpoint(port: int) -> dict[str, Any]:
+    return {"network": "loopback", "address": LOOPBACK, "port": port, "trusted": True}
+
+
+@contextlib.contextmanager
+def temporary_directory() -> Iterator[Path]:
+    """A fresh directory that is gone afterwards. Raises `EnvironmentFault` if none can be made."""
+    try:
+        directory = Path(tempfile.mkdtemp(prefix="kakeya-demo-"))
+    except OSError as error:
+        raise EnvironmentFault(
+            f"cannot make a temporary directory: {error.strerror or error}", hint="point TMPDIR at a writable directory"
+        ) from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Within it the first SIGINT, SIGTERM or SIGHUP raises `KeyboardInterrupt` and later ones are ignored.
+
+    So nothing can cut short the clean-up that the first one began. A signal that was ignored before stays ignored.
+    """
+    previous: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in _STOPPING}
+    heeded = [s for s in _STOPPING if previous[s] != signal.SIG_IGN]
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        for one in heeded:
+            signal.signal(one, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    for one in heeded:
+        signal.signal(one, interrupt)
+    try:
+        yield
+    finally:
+        for one in heeded:
+            signal.signal(one, previous[one])
+
+
+def choose_ports(count: int, wanted: int | None = None) -> list[int]:
+    """`count` different ports that are free on loopback now, the first of them `wanted` if given.
+
+    Raises `EnvironmentFault` if `wanted` is not free.
+    """
+    with contextlib.ExitStack() as held:
+        ports = []
+        for port in [wanted or 0] + [0] * (count - 1):
+            probe = held.enter_context(socket.socket())
+            # As servers do: a port whose old connections are only winding down is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((LOOPBACK, port))
+            except OSError as error:
+                raise EnvironmentFault(
+                    f"port {port} of {LOOPBACK} cannot be used: {error.strerror}",
+                    hint="choose another one with --port, or leave it out for any free one",
+                ) from error
+            ports.append(int(probe.getsockname()[1]))
+        return ports
+
+
+def write_fleet(directory: Path, model: Path, api_port: int | None = None) -> FleetPlan:
+    """Write a fresh fleet key and the inventory into `directory`.
+
+    Raises `EnvironmentFault` if `api_port` is taken or the directory cannot be written.
+    """
+    plan = FleetPlan(directory, model.resolve(), *choose_ports(3, api_port))
+    write_fleet_key(plan.key_file)
+    try:
+        plan.inventory.write_text(plan.to_yaml(), encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"cannot write {plan.inventory}: {error.strerror}") from error
+    return plan
+
+
+class Child:
+    """One node as a process in a process group of its own, its output in a log file."""
+
+    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.log = log
+        try:
+            with log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    # The children run the code that this process runs, wherever it was started.
+                    cwd=Path(kakeya_ops.__file__).parents[1],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise EnvironmentFault(f"cannot start {name}: {error.strerror or error}") from error
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def ended_within(self, seconds: float) -> bool:
+        """Wait up to `seconds`; True if the process has ended."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def last_words(self) -> str:
+        """How it ended, and the last error, or else the last line, of its log."""
+        code = self._process.poll()
+        if code is None:
+            how = "is running"
+        elif code < 0:
+            how = f"was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"ended with code {code}"
+        said = last_line(self.log)
+        return f"{self.name} (pid {self.pid}) {how}" + (f"; it said last: {said}" if said else "")
+
+    def signal_group(self, number: signal.Signals) -> None:
+        """Send a signal to its process group, if anything of it is left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+
+
+def last_line(log: Path) -> str:
+    """The last line of `log` that names an error, or else its last line; empty if there is none."""
+    try:
+        lines = log.read_bytes()[-_TAIL_BYTES:].decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    lines = [line.strip() for line in lines if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return (errors or lines or [""])[-1]
+
+
+class DemoFleet:
+    """The running processes of a plan: started on entering, stopped with all their descendants on leaving."""
+
+    def __init__(self, plan: FleetPlan) -> None:
+        self.plan = plan
+        self.children: dict[str, Child] = {}
+
+    def __enter__(self) -> DemoFleet:
+        try:
+            for role, name in (("worker", WORKER), ("head", HEAD)):
+                command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.plan.inventory)]
+                log = self.plan.directory / f"{name}.log"
+                self.children[name] = Child(name, [*command, "serve", role, name], log)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process: SIGTERM first, SIGKILL for what is left after a grace."""
+        deadline = time.monotonic() + _GRACE_SECONDS
+        for child in self.children.values():
+            child.signal_group(signal.SIGTERM)
+        for child in self.children.values():
+            child.ended_within(max(deadline - time.monotonic(), 0))
+            child.signal_group(signal.SIGKILL)
+            child.ended_within(_GRACE_SECONDS)
+
+    def wait_for(self, what: str, condition: Callable[[], bool], seconds: float) -> None:
+        """Wait until `condition` holds. Raises `EnvironmentFault` if a process ends or `seconds` have passed."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            for child in self.children.values():
+                if child.ended_within(_POLL_SECONDS):
+                    raise EnvironmentFault(child.last_words())
+            if time.monotonic() > deadline:
+                logs = "; ".join(f"{name}: {last_line(child.log) or 'nothing'}" for name, child in self.children.items())
+                raise EnvironmentFault(f"{what} did not happen within {seconds:.0f} s; last log lines: {logs}")
+
+    def wait_until_head_ends(self, on_worker_end: Callable[[str], None]) -> None:
+        """Wait as long as the head lives. A worker that ends is told once: the head goes on without it.
+
+        Raises `EnvironmentFault` when the head ends.
+        """
+        worker, head = self.children[WORKER], self.children[HEAD]
+        told = False
+        while not head.ended_within(0.2):
+            if not told and worker.ended_within(0):
+                told = True
+                on_worker_end(worker.last_words())
+        raise EnvironmentFault(head.last_words())
+
+
+__all__ = [
+    "HEAD",
+    "LOOPBACK",
+    "WORKER",
+    "Child",
+    "DemoFleet",
+    "FleetPlan",
+    "choose_ports",
+    "interrupted_once",
+    "last_line",
+    "temporary_directory",
+    "write_fleet",
+]

@@ -1,0 +1,88 @@
+"""What one probe saw, as it was told: nothing here has been believed yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kakeya_ops.secret import Secret
+
+
+class MissingFact(Exception):
+    """A check cannot be judged; the message names the fact that is missing."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A JSON document from elsewhere, called `name` in messages."""
+
+    name: str
+    document: Mapping[str, Any] | None
+
+    def get(self, *path: str) -> Any:
+        """The value at `path`. Raises `MissingFact` if there is none, or it is null."""
+        value: Any = self.document
+        if value is None:
+            raise MissingFact(f"there is no {self.name}")
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+            if value is None:
+                raise MissingFact(f"{self.name} has no {'.'.join(path)}")
+        return value
+
+    def number(self, *path: str) -> float:
+        """The number at `path`. Raises `MissingFact` if there is none."""
+        value = self.get(*path)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise MissingFact(f"{self.name} has no number at {'.'.join(path)}")
+        return value
+
+    def within(self, *path: str) -> Facts:
+        """The document at `path`. Raises `MissingFact` if there is none."""
+        value = self.get(*path)
+        if not isinstance(value, Mapping):
+            raise MissingFact(f"{self.name} has no {'.'.join(path)}")
+        return Facts(f"{self.name}'s {path[-1]}", value)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One of the probe's requests: what it asked (`nonce`), what it was told, and the receipt it then fetched."""
+
+    label: str
+    nonce: str
+    request_id: str
+    prompt_tokens: int
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    receipt: Mapping[str, Any] | None
+
+    @property
+    def facts(self) -> Facts:
+        """The receipt."""
+        return Facts(f"receipt of the {self.label} request", self.receipt)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that one probe saw. `head` and the worker's `card` are what the head said before and after the requests."""
+
+    keys: Sequence[Secret]
+    min_tokens: int
+    head: Facts
+    head_after: Facts
+    card: Facts
+    card_after: Facts
+    cold: Answer
+    again: Answer
+    local: Answer
+
+    @property
+    def floor_tokens(self) -> int:
+        """The least that the worker must have computed: all whole blocks before the prompt's last token."""
+        block_tokens = int(self.head.number("block_tokens"))
+        return (self.cold.prompt_tokens - 1) // block_tokens * block_tokens
+
+
+__all__ = ["Answer", "Evidence", "Facts", "MissingFact"]

@@ -1,0 +1,183 @@
+"""The probe: asks a head three times about one prompt that nobody has seen before, and has the answers judged.
+
+1. cold, with the signed demand that another node computes the prefix;
+2. again, with the head's own pool skipped: the prefix must come from the worker's pool;
+3. locally, with no help and no pool: the control whose tokens the other two must equal.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from kakeya_ops.errors import PeerRefused
+from kakeya_ops.secret import Secret
+from kakeya_ops.verify.checks import COMPUTED_COUNTER, judge
+from kakeya_ops.verify.evidence import Answer, Evidence, Facts, MissingFact
+from kakeya_ops.verify.head_client import HeadClient
+from kakeya_ops.verify.report import Check, VerifyReport
+from kakeya_ops.verify.workers import Card, find_workers
+from kakeya_ops.wire.signing import DIRECTIVE_HEADER, body_digest, new_nonce, sign_directive
+
+DECODED_TOKENS = 24
+_CARD_SECONDS = 20.0
+"""Longest wait for the worker's next card: several times the interval at which nodes exchange them."""
+_POLL_SECONDS = 0.1
+_FEWEST_WORDS = 32
+"""Twice the bytes of a nonce."""
+
+REQUESTS = (
+    ("cold", frozenset({"remote"})),
+    ("repeated", frozenset({"remote", "skip-local-pool"})),
+    ("local", frozenset({"local"})),
+)
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What to probe. `fleet_key` signs the demands and is what receipts are checked against."""
+
+    url: str
+    fleet_key: Secret
+    min_tokens: int = 128
+    worker: str | None = None
+    api_key: Secret | None = None
+
+
+def run_probe(options: ProbeOptions, tell: Callable[[str], None]) -> VerifyReport:
+    """Probe the head at `options.url`; `tell` is told what is going on.
+
+    Raises `PeerUnreachable` or `PeerTimeout` if the head does not answer, `PeerRefused` if it does not let the probe
+    look at the fleet.
+    """
+    with HeadClient(options.url, options.api_key) as client:
+        return _Probe(client, options, tell).run()
+
+
+def probe_text(nonce: str, words: int) -> str:
+    """A text of at least `words` tokens in any vocabulary, that no one can have sent before.
+
+    It begins with the nonce, so that not even its first block was seen, and goes on with numbers drawn from it; what
+    continues it well depends on all of it.
+    """
+    numbers = [f"{byte:02x}" for byte in islice(_byte_stream(nonce), max(words, _FEWEST_WORDS))]
+    return f"{' '.join(numbers)}\nThe same numbers once more: {numbers[0]}"
+
+
+def _byte_stream(nonce: str) -> Iterator[int]:
+    yield from bytes.fromhex(nonce)
+    block = nonce.encode()
+    while True:
+        block = hashlib.sha256(block).digest()
+        yield from block
+
+
+class _Probe:
+    def __init__(self, client: HeadClient, options: ProbeOptions, tell: Callable[[str], None]) -> None:
+        self._client = client
+        self._options = options
+        self._tell = tell
+        self._answers: dict[str, Answer] = {}
+
+    def run(self) -> VerifyReport:
+        network = self._client.network()
+        head = Facts("head's own card", network.get("head"))
+        check, workers = find_workers(_cards(network), self._options.worker)
+        if not workers:
+            return self._report(head, None, (check,))
+        try:
+            self._ask_thrice(head)
+        except PeerRefused as error:
+            refused = Check("requests answered", "failed", f"{error.message} (status {error.status})")
+            return self._report(head, None, (check, refused))
+        cold, again, local = (self._answers[label] for label, _ in REQUESTS)
+        card = _card_of(cold, workers)
+        head_after, card_after = self._wait_for_counters(cold, card)
+        evidence = Evidence(
+            keys=(self._options.fleet_key,),
+            min_tokens=self._options.min_tokens,
+            head=head,
+            head_after=head_after,
+            card=Facts("worker's card", card),
+            card_after=card_after,
+            cold=cold,
+            again=again,
+            local=local,
+        )
+        return self._report(head, str(card.get("node")), (check, *judge(evidence)))
+
+    def _ask_thrice(self, head: Facts) -> None:
+        text = probe_text(new_nonce(), self._options.min_tokens)
+        request = {
+            "model": head.document.get("model") if head.document else None,
+            "prompt": text,
+            "temperature": 0,
+            "max_tokens": DECODED_TOKENS,
+            "logprobs": 1,
+        }
+        body = json.dumps(request).encode()
+        for label, modes in REQUESTS:
+            self._tell(f"sending the {label} request")
+            self._answers[label] = self._ask(label, modes, body)
+
+    def _ask(self, label: str, modes: frozenset[str], body: bytes) -> Answer:
+        nonce = new_nonce()
+        directive = sign_directive(self._options.fleet_key, modes, nonce, body_digest(body), time.time())
+        completion = self._client.complete(body, {DIRECTIVE_HEADER: directive})
+        return Answer(
+            label=label,
+            nonce=nonce,
+            request_id=completion.request_id,
+            prompt_tokens=completion.prompt_tokens,
+            tokens=completion.tokens,
+            logprobs=completion.logprobs,
+            receipt=self._client.receipt(completion.request_id),
+        )
+
+    def _wait_for_counters(self, cold: Answer, card: Card) -> tuple[Facts, Facts]:
+        """The head and the worker's card once its counters include the job, or as they are when waiting ends."""
+        self._tell("waiting for the worker's next card")
+        deadline = time.monotonic() + _CARD_SECONDS
+        while True:
+            network = self._client.network()
+            head = Facts("head's own card afterwards", network.get("head"))
+            after = Facts("worker's card afterwards", _named(_cards(network), card.get("node")))
+            if _includes_job(cold, Facts("worker's card", card), after) or time.monotonic() > deadline:
+                return head, after
+            time.sleep(_POLL_SECONDS)
+
+    def _report(self, head: Facts, worker: str | None, checks: tuple[Check, ...]) -> VerifyReport:
+        receipts = {label: answer.receipt for label, answer in self._answers.items()}
+        name = (head.document or {}).get("node")
+        return VerifyReport(self._client.url, str(name), worker, checks, receipts)
+
+
+def _includes_job(cold: Answer, before: Facts, after: Facts) -> bool:
+    try:
+        grown = after.number("counters", COMPUTED_COUNTER) - before.number("counters", COMPUTED_COUNTER)
+        return grown >= cold.facts.number("remote", "computed_tokens")
+    except MissingFact:
+        return False
+
+
+def _cards(network: dict[str, Any]) -> Sequence[Card]:
+    nodes = network.get("nodes")
+    return [card for card in nodes if isinstance(card, dict)] if isinstance(nodes, list) else []
+
+
+def _named(cards: Sequence[Card], node: object) -> Card | None:
+    return next((card for card in cards if card.get("node") == node), None)
+
+
+def _card_of(cold: Answer, workers: Sequence[Card]) -> Card:
+    """The card of the worker that the receipt names, or of the first: then the receipt is refuted by it."""
+    remote = (cold.receipt or {}).get("remote") or {}
+    return _named(workers, remote.get("node")) or workers[0]
+
+
+__all__ = ["DECODED_TOKENS", "REQUESTS", "ProbeOptions", "probe_text", "run_probe"]
