@@ -19,7 +19,8 @@ MOST_PARTS = 65_536
 """The most payloads that one request may ask for."""
 MOST_TOKENS = 262_144
 
-_RECEIPT_PURPOSE = "worker-receipt"
+WORKER_RECEIPT_PURPOSE = "worker-receipt"
+"""What `wire.signing.sign_document` is told of a worker's receipt."""
 
 BlockCount = Annotated[int, Field(ge=0, le=MOST_BLOCKS)]
 TokenCount = Annotated[int, Field(ge=0, le=MOST_TOKENS)]
@@ -49,7 +50,7 @@ class LookupReply(WireBody):
 
 
 class WantedPart(WireBody):
-    """One payload: part `part` of the block with `hash`; the peer only says `block`, its number in the prompt, again."""
+    """One payload: part `part` of the block with `hash`. `block`, its number in the prompt, comes back with it."""
 
     hash: HexDigest
     part: Annotated[int, Field(ge=0, lt=2**16)]
@@ -149,11 +150,11 @@ class WorkerReceipt(WireBody):
         """The same receipt with its MAC; unchanged in a fleet without a key."""
         if key is None:
             return self
-        return self.model_copy(update={"mac": sign_document(key, _RECEIPT_PURPOSE, self.to_json())})
+        return self.model_copy(update={"mac": sign_document(key, WORKER_RECEIPT_PURPOSE, self.to_json())})
 
     def verify(self, keys: Sequence[Secret]) -> None:
         """Raise `SignatureRejected` unless one of `keys` signed exactly this receipt."""
-        verify_document(keys, _RECEIPT_PURPOSE, self.to_json(), self.mac)
+        verify_document(keys, WORKER_RECEIPT_PURPOSE, self.to_json(), self.mac)
 
 
 class ErrorBody(WireBody):
@@ -173,6 +174,7 @@ __all__ = [
     "MOST_BLOCKS",
     "MOST_PARTS",
     "MOST_TOKENS",
+    "WORKER_RECEIPT_PURPOSE",
     "ErrorBody",
     "FetchRequest",
     "LookupReply",

@@ -39,11 +39,11 @@ class NonceBook:
             self._forget(now)
             # A clock that was set back must not make messages fresh again whose nonces are forgotten.
             if abs(now - time_seconds) > self._window_seconds or expiry <= self._forgotten_until:
-                raise SignatureRejected("nonce rejected: stale")
+                raise SignatureRejected("message rejected: stale")
             if nonce in self._used:
-                raise SignatureRejected("nonce rejected: replayed")
+                raise SignatureRejected("message rejected: replayed")
             if len(self._used) >= self._limit:
-                raise SignatureRejected("nonce rejected: too many nonces")
+                raise SignatureRejected("message rejected: too many nonces")
             self._used.add(nonce)
             heapq.heappush(self._expiries, (expiry, nonce))
 
