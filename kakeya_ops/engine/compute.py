@@ -9,6 +9,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import mlx.core as mx
+
 from kakeya_ops.engine.contract import Heartbeat
 from kakeya_ops.errors import EngineDead
 
@@ -39,7 +41,9 @@ class ComputeThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def begin(self, steps: tuple[Step, ...], self_test: Callable[[], None], on_death: Callable[[Exception], None]) -> None:
+    def begin(
+        self, steps: tuple[Step, ...], self_test: Callable[[], None], on_death: Callable[[Exception], None]
+    ) -> None:
         """Set the steps of a round. Called once, when there is a model."""
         with self._condition:
             self._steps, self._self_test, self._on_death = steps, self_test, on_death
@@ -76,6 +80,7 @@ class ComputeThread:
         finally:
             self._alive = False
             self._refuse_calls()
+            mx.clear_streams()
 
     def _round(self) -> None:
         self._busy = True
