@@ -36,6 +36,10 @@ Pieces = Callable[[int], bytes]
 Reader = Callable[[int], str]
 """The characters that the next token of one answer completes."""
 
+# mlx-lm says that it is typed, but these carry no types.
+_States: Any = TextStateMachine
+_make_states: Any = make_text_state_machine
+
 
 @dataclass(frozen=True)
 class ToolCall:
@@ -67,8 +71,8 @@ class TextDoor:
         self._most_characters = most_characters
         self._pieces = _find_pieces(tokenizer)
         self._trims = getattr(tokenizer.detokenizer, "trim_space", False)
-        self._with_tools = make_text_state_machine(tokenizer)
-        self._without_tools = make_text_state_machine(_WithoutTools(tokenizer))
+        self._with_tools = _make_states(tokenizer)
+        self._without_tools = _make_states(_WithoutTools(tokenizer))
         # The Rust tokenizer refuses a second borrower ("Already borrowed") instead of waiting for the first.
         self._lock = threading.Lock()
 
@@ -132,7 +136,7 @@ class TextDoor:
         Without `tools` a tool call is content like any other text.
         """
         if not markers:
-            return TextStream(self._open_reader(), stop, _Sorter(TextStateMachine(), "normal", None))
+            return TextStream(self._open_reader(), stop, _Sorter(_States(), "normal", None))
         machine = self._with_tools if tools else self._without_tools
         parse = (lambda text: self._tokenizer.tool_parser(text, tools)) if tools and self.has_tools else None
         frame = (self._tokenizer.tool_call_start or "", self._tokenizer.tool_call_end or "")
@@ -265,12 +269,12 @@ class _Sorter:
 
     def feed(self, text: str) -> list[Segment]:
         """The segments that are known to be whole."""
-        self._machine, parts = TextStateMachine.split(self._machine, text)
+        self._machine, parts = _States.split(self._machine, text)
         return [segment for state, part in parts for segment in self._sort(state, part)]
 
     def end(self, *, cut: bool) -> list[Segment]:
         """The rest. A tool call that is still open is dropped when the text was `cut`, else taken as it is."""
-        self._machine, rest, state = TextStateMachine.flush(self._machine)
+        self._machine, rest, state = _States.flush(self._machine)
         segments = self._sort(state, rest)
         call, self._call = self._call, None
         return segments if cut or call is None else segments + self._read_call(call, closed=False)
