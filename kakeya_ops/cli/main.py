@@ -12,11 +12,12 @@ from typer.core import TyperGroup
 
 from kakeya_ops import __version__
 from kakeya_ops.cli.context import AppContext, app_context
+from kakeya_ops.cli.demo import demo
 from kakeya_ops.errors import ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
 
 _FLAGS = frozenset({"--json", "--no-color", "--verbose", "-v", "-vv"})
-_COMMANDS = ("inventory", "serve", "verify", "demo")
+_GROUPS = ("inventory", "serve", "verify")
 
 
 def hoist_global_options(arguments: list[str]) -> list[str]:
@@ -97,7 +98,8 @@ def root(
     ctx.obj = AppContext(inventory, json, verbose, printer)
 
 
-for _command in _COMMANDS:
+app.command()(demo)
+for _command in _GROUPS:
     if importlib.util.find_spec(f"kakeya_ops.cli.{_command}"):
         app.add_typer(importlib.import_module(f"kakeya_ops.cli.{_command}").app, name=_command)
 

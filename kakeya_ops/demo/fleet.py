@@ -1,4 +1,4 @@
-"""The demo's fleet: one head and one worker as processes of their own on loopback, and nothing of them left afterwards."""
+"""The demo's fleet: a head and a worker as processes of their own on loopback, and nothing of them left afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from kakeya_ops.secret import write_fleet_key
 
 LOOPBACK = "127.0.0.1"
 HEAD, WORKER = "head", "worker"
-_GRACE_SECONDS = 8.0
+_GRACE_SECONDS = 12.0
+"""Longer than a server waits for answers under way."""
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 16384
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -263,8 +264,8 @@ class DemoFleet:
                 if child.ended_within(_POLL_SECONDS):
                     raise EnvironmentFault(child.last_words())
             if time.monotonic() > deadline:
-                logs = "; ".join(f"{name}: {last_line(child.log) or 'nothing'}" for name, child in self.children.items())
-                raise EnvironmentFault(f"{what} did not happen within {seconds:.0f} s; last log lines: {logs}")
+                said = "; ".join(child.last_words() for child in self.children.values())
+                raise EnvironmentFault(f"{what} did not happen within {seconds:.0f} s: {said}")
 
     def wait_until_head_ends(self, on_worker_end: Callable[[str], None]) -> None:
         """Wait as long as the head lives. A worker that ends is told once: the head goes on without it.

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kakeya_ops.errors import SignatureRejected
+from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.secret import Secret
+from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.receipts import PURPOSE as HEAD_RECEIPT
 from kakeya_ops.units import render_bytes
 from kakeya_ops.verify.evidence import Answer, Evidence, Facts, MissingFact
 from kakeya_ops.verify.report import Check
+from kakeya_ops.wire.bodies import WORKER_RECEIPT_PURPOSE as WORKER_RECEIPT
 from kakeya_ops.wire.signing import verify_document
 
-WORKER_RECEIPT = "worker-receipt"
-COMPUTED_COUNTER = "tokens_computed"
+COMPUTED_COUNTER = CounterName.TOKENS_COMPUTED.value
 FEWEST_TOKENS = 8
 """Decoded tokens below which their equality proves little."""
 LOGPROB_TOLERANCE = 0.05
@@ -127,8 +129,8 @@ def _same_job(evidence: Evidence) -> str:
     remote = evidence.cold.facts.within("remote")
     receipt = remote.within("worker_receipt")
     _require_equal("the worker's job", receipt.get("job"), remote.get("job"))
-    _require_equal("the worker's request id", receipt.get("request_id"), evidence.cold.request_id)
-    return f"job {str(remote.get('job'))[:12]} for this request"
+    _require_equal("the nonce that the worker signed", receipt.get("request_nonce"), evidence.cold.nonce)
+    return f"job {str(remote.get('job'))[:12]}, signed with the nonce of this request"
 
 
 def _same_identity(evidence: Evidence) -> str:
@@ -154,15 +156,16 @@ def _blocks(evidence: Evidence) -> str:
     remote = evidence.cold.facts.within("remote")
     digest = remote.get("worker_receipt", "blocks_digest")
     _require_equal("the digest over the blocks that arrived", remote.get("blocks_digest"), digest)
-    blocks, expected = remote.number("blocks"), evidence.floor_tokens // int(evidence.head.number("block_tokens"))
+    blocks, expected = remote.number("blocks"), evidence.floor_blocks
     _require(0 < blocks <= expected, f"{blocks} blocks arrived, 1 to {expected} expected")
     return f"{blocks} blocks arrived as the worker signed them, digest {str(digest)[:12]}…"
 
 
 def _payload(evidence: Evidence) -> str:
     received = evidence.cold.facts.number("remote", "payload_bytes")
-    layout = _layout(evidence.head)
-    blocks = evidence.floor_tokens // layout.block_tokens
+    layout = _layout(evidence)
+    _require_equal("the model's block in tokens", layout.block_tokens, evidence.block_tokens)
+    blocks = evidence.floor_blocks
     least = sum(layout.parts[part].nbytes for _, part in layout.needed(blocks))
     most = blocks * sum(part.nbytes for part in layout.parts)
     bounds = f"{render_bytes(least)} to {render_bytes(most)}"
@@ -170,11 +173,15 @@ def _payload(evidence: Evidence) -> str:
     return f"{render_bytes(received)} for {blocks} blocks, as this model's layout demands"
 
 
-def _layout(head: Facts) -> KvLayout:
+def _layout(evidence: Evidence) -> KvLayout:
+    """The layout in the identity document on the worker's card, which the head's own digest vouches for."""
+    document = evidence.card.within("identity_document").document or {}
     try:
-        return KvLayout.from_json(dict(head.within("layout").document or {}))
+        identity = CacheIdentity.from_json(dict(document))
     except (KeyError, TypeError, ValueError) as error:
-        raise MissingFact(f"the head's layout cannot be read: {error}") from error
+        raise MissingFact(f"the worker's identity document cannot be read: {error}") from error
+    _require_equal("the digest of the worker's identity document", identity.digest, evidence.head.get("identity"))
+    return identity.layout
 
 
 def _worker_counters(evidence: Evidence) -> str:
@@ -265,7 +272,6 @@ __all__ = [
     "FEWEST_TOKENS",
     "LOGPROB_TOLERANCE",
     "RULES",
-    "WORKER_RECEIPT",
     "Refuted",
     "judge",
 ]

@@ -79,10 +79,25 @@ class Evidence:
     local: Answer
 
     @property
+    def block_tokens(self) -> int:
+        """P, the step of the prefill grid, as the cold receipt has it. Raises `MissingFact` if it makes no sense."""
+        value = self.cold.facts.number("block_tokens")
+        if not isinstance(value, int) or value < 1:
+            raise MissingFact(f"a block of {value} tokens makes no sense")
+        return value
+
+    @property
+    def floor_blocks(self) -> int:
+        """The whole blocks before the prompt's last token. Raises `MissingFact` if there are none to judge by."""
+        blocks = (self.cold.prompt_tokens - 1) // self.block_tokens
+        if blocks < 1:
+            raise MissingFact(f"a prompt of {self.cold.prompt_tokens} tokens has no whole block before its last token")
+        return blocks
+
+    @property
     def floor_tokens(self) -> int:
-        """The least that the worker must have computed: all whole blocks before the prompt's last token."""
-        block_tokens = int(self.head.number("block_tokens"))
-        return (self.cold.prompt_tokens - 1) // block_tokens * block_tokens
+        """The least that the worker must have computed."""
+        return self.floor_blocks * self.block_tokens
 
 
 __all__ = ["Answer", "Evidence", "Facts", "MissingFact"]

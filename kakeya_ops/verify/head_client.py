@@ -84,6 +84,18 @@ class HeadClient:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise PeerRefused(self.url, reply.status_code, "malformed", f"its completion lacks {error}") from error
 
+    def chat(self, model: str, content: str, max_tokens: int) -> tuple[str, str]:
+        """Greedy answer to one user message: its request id and its text."""
+        messages = [{"role": "user", "content": content}]
+        request = {"model": model, "messages": messages, "temperature": 0, "max_tokens": max_tokens}
+        body = json.dumps(request).encode()
+        reply = self._send("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        document = self._json(reply)
+        try:
+            return str(reply.headers[REQUEST_ID_HEADER]), str(document["choices"][0]["message"]["content"])
+        except (KeyError, IndexError, TypeError) as error:
+            raise PeerRefused(self.url, reply.status_code, "malformed", f"its answer lacks {error}") from error
+
     def _send(
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
     ) -> httpx.Response:

@@ -30,6 +30,8 @@ _CARD_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _FEWEST_WORDS = 32
 """Twice the bytes of a nonce."""
+_MOST_EXTRA_WORDS = 1024
+"""Two of the largest blocks that an inventory allows."""
 
 REQUESTS = (
     ("cold", frozenset({"remote"})),
@@ -95,6 +97,8 @@ class _Probe:
         except PeerRefused as error:
             refused = Check("requests answered", "failed", f"{error.message} (status {error.status})")
             return self._report(head, None, (check, refused))
+        except MissingFact as missing:
+            return self._report(head, None, (check, Check("head's own card", "unknown", str(missing))))
         cold, again, local = (self._answers[label] for label, _ in REQUESTS)
         card = _card_of(cold, workers)
         head_after, card_after = self._wait_for_counters(cold, card)
@@ -112,10 +116,11 @@ class _Probe:
         return self._report(head, str(card.get("node")), (check, *judge(evidence)))
 
     def _ask_thrice(self, head: Facts) -> None:
-        text = probe_text(new_nonce(), self._options.min_tokens)
+        # Shorter than two blocks, a prompt might leave a worker nothing to compute.
+        words = max(self._options.min_tokens, min(2 * int(head.number("block_tokens")), _MOST_EXTRA_WORDS))
         request = {
-            "model": head.document.get("model") if head.document else None,
-            "prompt": text,
+            "model": head.get("model"),
+            "prompt": probe_text(new_nonce(), words),
             "temperature": 0,
             "max_tokens": DECODED_TOKENS,
             "logprobs": 1,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from kakeya_ops.errors import InventoryError, KakeyaError
+from kakeya_ops.units import render_seconds
 
 
 def visible(text: str) -> str:
@@ -60,6 +64,23 @@ class Printer:
         """Tell it only with ``-v``."""
         if self.verbosity:
             self.note(text)
+
+    @contextmanager
+    def progress(self, text: str) -> Iterator[Callable[[str], None]]:
+        """Show that something is under way, on a terminal as a spinner; call what it yields to change the text."""
+        if not self.messages.is_terminal:
+            yield self.detail
+            return
+        with self.messages.status(Text(visible(text))) as status:
+            yield lambda now: status.update(Text(visible(now)))
+
+    @contextmanager
+    def step(self, text: str) -> Iterator[None]:
+        """Show one step under way, and once it succeeded how long it took."""
+        began = time.monotonic()
+        with self.progress(text):
+            yield
+        self.note(f"  done  {text} ({render_seconds(time.monotonic() - began)})")
 
     def warn(self, text: str) -> None:
         """Tell what may surprise."""
