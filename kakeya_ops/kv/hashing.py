@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _CHAIN_START = b"kakeya-chain-1"
 _TOKEN_BYTES = 4
-_UNSIGNED = Secret(b"")
+_UNSIGNED = Secret(b"a fleet without a key")
 _BLOCK_ENTRY = struct.Struct("<II16s")
 
 

@@ -55,16 +55,20 @@ class CacheIdentity:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the canonical JSON (sorted keys, no spaces), in hexadecimal."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode("ascii")).hexdigest()
+        return hashlib.sha256(_canonical(self.to_json()).encode("ascii")).hexdigest()
 
     def first_difference(self, other: CacheIdentity) -> tuple[str, object, object] | None:
-        """``(field, ours, theirs)`` of the first field that differs, or None when equal."""
-        for field in fields(self):
-            ours, theirs = getattr(self, field.name), getattr(other, field.name)
-            if ours != theirs:
-                return field.name, ours, theirs
+        """``(field, ours, theirs)`` of the first field that differs, or None when the digests are equal."""
+        ours, theirs = self.to_json(), other.to_json()
+        for name, value in ours.items():
+            if _canonical(value) != _canonical(theirs[name]):
+                return name, getattr(self, name), getattr(other, name)
         return None
+
+
+def _canonical(value: object) -> str:
+    """The text that digests are over; it tells apart 1, 1.0 and True, which are equal in Python."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 @dataclass(frozen=True)

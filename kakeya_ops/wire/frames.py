@@ -39,7 +39,7 @@ HEAD_BYTES = _HEAD.size + _TAG_BYTES
 """Bytes before a payload: the fields, then the tag."""
 
 _NO_HASH = BlockHash(bytes(32))
-_PUBLIC = Secret(b"")
+_UNSIGNED = Secret(b"a fleet without a key")
 
 Direction = Literal["down", "up"]
 """``down`` is from server to client, the body of a response; ``up`` the body of a request."""
@@ -86,7 +86,7 @@ def stream_key(fleet_key: Secret | None, direction: Direction, request_nonce: st
 
     Without a fleet key anybody can compute it, and tags only find accidents.
     """
-    return (fleet_key or _PUBLIC).derive(f"stream:{direction}:{request_nonce}")
+    return (fleet_key or _UNSIGNED).derive(f"stream:{direction}:{request_nonce}")
 
 
 class FrameWriter:
