@@ -1,0 +1,217 @@
+"""What is measured. Each measurement starts what it needs, runs its rounds, and returns its lines of the table."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psutil
+from client import Stream, signed, stream_completion
+from models import Prompts
+from processes import HEAD_CORE, WORKER_CORE, Direct, Fleet, PeerServer, Stage, get_json, wait_until
+from results import Measure
+
+from kakeya_ops.demo.fleet import choose_ports, write_fleet
+from kakeya_ops.secret import read_fleet_key
+
+BLOCK_TOKENS = 64
+_SHORT_PROMPT_TOKENS = 24
+_SHORT_REQUESTS = 40
+_SETTLED_TOKENS = 8
+
+
+class Bench:
+    """The processes that measurements share, started when first asked for."""
+
+    def __init__(
+        self, folder: Path, model: Path, tiny: Path, blas: Path | None, *, rounds: int, prefix_tokens: int
+    ) -> None:
+        self.folder = folder
+        self.model = model
+        self.tiny = tiny
+        self.blas = blas
+        self.rounds = rounds
+        self.prefix_tokens = prefix_tokens
+        self.stage = Stage(blas, folder)
+        self.prompts = Prompts(model, seed=1)
+        self._directs: list[Direct] = []
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        """A head and a worker with the measured model."""
+        return self.start_fleet(self.model, "")
+
+    def start_fleet(self, model: Path, prefix: str, *, lonely: bool = False) -> Fleet:
+        """A fleet of its own with `model`; its processes' names begin with `prefix`."""
+        folder = self.folder / f"{prefix}fleet"
+        folder.mkdir()
+        return Fleet(self.stage, write_fleet(folder, model), prefix, lonely=lonely)
+
+    def direct(self, core: int, kind: str, *arguments: str) -> Direct:
+        """A child that measures without HTTP; ended with the rest."""
+        self._directs.append(Direct(core, self.blas, kind, *arguments))
+        return self._directs[-1]
+
+    def say(self, text: str) -> None:
+        """Tell the person who waits."""
+        print(text, file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        """End every process."""
+        for direct in self._directs:
+            direct.close()
+        self.stage.close()
+
+
+def measure_prefix(bench: Bench) -> list[Measure]:
+    """Cold, held by a peer, and local, for one prompt after the other."""
+    speed = Measure("worker's prefill tokens per CPU second ÷ mlx-lm's own, same chunks", "tok/s", "at least", 0.98)
+    cold = Measure("remote cold TTFT ÷ worker's pure prefill time", "s", "at most", 1.05)
+    held = Measure("TTFT of a prefix that a peer holds ÷ cold local TTFT", "s", "at most", 0.05)
+    rate = Measure("KV transfer rate ÷ raw TCP socket", "GB/s", "at least", 0.6)
+    stored = Measure("stored bytes ÷ raw KV", "MB", "at most", 1.02)
+    own = bench.direct(WORKER_CORE, "own", str(bench.model))
+    sender, receiver = bench.direct(WORKER_CORE, "send"), bench.direct(HEAD_CORE, "receive")
+    fleet = bench.fleet
+    everyone = fleet.names
+    worker = psutil.Process(bench.stage.children["worker"].pid)
+    for number in range(bench.rounds):
+        text = bench.prompts.make(bench.prefix_tokens + 1)
+        with bench.stage.only(*everyone, ready=fleet.ready):
+            cpu_before = sum(worker.cpu_times()[:2])
+            first, first_receipt = _ask(fleet, text, {"remote"})
+            cpu_seconds = sum(worker.cpu_times()[:2]) - cpu_before
+            work = first_receipt["remote"]["worker_receipt"]
+            again, again_receipt = _ask(fleet, text, {"remote", "skip-local-pool"})
+        with bench.stage.only("head"):
+            local, _ = _ask(fleet, text, {"local"})
+        with bench.stage.only():
+            theirs = own.ask(tokens=bench.prompts.tokens(text), chunk_tokens=BLOCK_TOKENS)
+            raw_bytes = again_receipt["remote"]["payload_bytes"]
+            raw_seconds = _raw_seconds(sender, receiver, raw_bytes)
+        speed.add(work["computed_tokens"] / cpu_seconds, bench.prefix_tokens / theirs["cpu_seconds"])
+        cold.add(first.first_seconds, work["compute_seconds"])
+        held.add(again.first_seconds, local.first_seconds)
+        rate.add(raw_bytes / again_receipt["remote"]["transfer_seconds"] / 1e9, raw_bytes / raw_seconds / 1e9)
+        if number == 0:
+            with bench.stage.only(*everyone, ready=fleet.ready):
+                wait_until("the worker's next card", lambda: _used_bytes(fleet) > 0)
+                stored.add(_used_bytes(fleet) / 1e6, _raw_kv_bytes(bench.model, work["computed_tokens"]) / 1e6)
+        bench.say(
+            f"round {number + 1}: remote cold {first.first_seconds:.2f} s (worker {work['compute_seconds']:.2f} s), "
+            f"held {again.first_seconds:.3f} s, local {local.first_seconds:.2f} s"
+        )
+    return [speed, cold, held, rate, stored]
+
+
+def measure_gap(bench: Bench) -> list[Measure]:
+    """How long a running stream stands still while somebody's cold prompt arrives."""
+    gap = Measure("longest gap of a running stream beside a cold prompt ÷ mlx_lm.server", "s", "at most", 0.02)
+    fleet = bench.fleet
+    peer = PeerServer(bench.stage, bench.model)
+    for number in range(bench.rounds):
+        with bench.stage.only(*fleet.names, ready=fleet.ready):
+            ours = _longest_gap(bench, fleet.plan.api_port, fleet.plan.model.name)
+        with bench.stage.only("peer", ready=peer.ready):
+            theirs = _longest_gap(bench, peer.port, "default_model")
+        gap.add(ours, theirs)
+        bench.say(f"round {number + 1}: longest gap {ours:.3f} s, mlx_lm.server {theirs:.3f} s")
+    return [gap]
+
+
+def measure_added_time(bench: Bench) -> list[Measure]:
+    """What HTTP, text, hashing and the scheduler cost a short request; with a tiny model, whose own time is short."""
+    added = Measure(
+        "head's added time for a request with no remote part",
+        "ms",
+        "at most",
+        5,
+        combine=lambda ours, theirs: ours - theirs,
+        result_unit="ms",
+    )
+    fleet = bench.start_fleet(bench.tiny, "tiny-", lonely=True)
+    engine = bench.direct(HEAD_CORE, "engine", str(bench.tiny))
+    prompts = Prompts(bench.tiny, seed=2)
+    with bench.stage.only(*fleet.names, ready=fleet.ready):
+        for _ in range(bench.rounds):
+            samples = [_short_request(fleet, engine, prompts) for _ in range(_SHORT_REQUESTS)]
+            added.add(*(1e3 * median(side) for side in zip(*samples, strict=True)))
+    return [added]
+
+
+MEASUREMENTS: dict[str, Callable[[Bench], list[Measure]]] = {
+    "prefix": measure_prefix,
+    "gap": measure_gap,
+    "added": measure_added_time,
+}
+
+
+def _ask(fleet: Fleet, text: str, modes: set[str]) -> tuple[Stream, dict[str, Any]]:
+    request = {"model": fleet.plan.model.name, "prompt": text, "max_tokens": 1, "temperature": 0}
+    headers = signed(request, frozenset(modes), read_fleet_key(fleet.plan.key_file))
+    stream = stream_completion(fleet.plan.api_port, request, headers)
+    receipt = get_json(f"{fleet.plan.url}/v1/network/receipts/{stream.request_id}")
+    if receipt is None or receipt["fallback"] or bool(receipt["remote"]) != ("remote" in modes):
+        raise RuntimeError(f"not measured what was asked for ({'+'.join(sorted(modes))}): {receipt}")
+    return stream, receipt
+
+
+def _raw_seconds(sender: Direct, receiver: Direct, count: int) -> float:
+    port = choose_ports(1)[0]
+    result: dict[str, Any] = {}
+    listening = threading.Thread(target=lambda: result.update(receiver.ask(port=port, count=count)))
+    listening.start()
+    sender.ask(port=port, count=count)
+    listening.join()
+    return float(result["seconds"])
+
+
+def _used_bytes(fleet: Fleet) -> int:
+    return sum(card["pool"]["used_bytes"] for card in fleet.nodes() if card["role"] == "worker")
+
+
+def _raw_kv_bytes(model: Path, tokens: int) -> int:
+    """Keys and values of `tokens` tokens in float32, by the model's own description."""
+    config = json.loads((model / "config.json").read_text())
+    return int(2 * 4 * config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"] * tokens)
+
+
+def _longest_gap(bench: Bench, port: int, model: str) -> float:
+    """Seconds of the longest pause of one stream while another client waits for the first token of a cold prompt."""
+    stop = threading.Event()
+    running = Stream(0.0)
+    # An end-of-text token would end the stream before the other prompt is through.
+    request = {
+        "model": model,
+        "prompt": bench.prompts.make(_SHORT_PROMPT_TOKENS),
+        "max_tokens": 4096,
+        "temperature": 0,
+        "logit_bias": {str(token): -100 for token in bench.prompts.special_tokens},
+    }
+    reader = threading.Thread(target=stream_completion, args=(port, request), kwargs={"stop": stop, "into": running})
+    reader.start()
+    wait_until("settled stream", lambda: len(running.arrivals) >= _SETTLED_TOKENS)
+    text = bench.prompts.make(bench.prefix_tokens + 1)
+    newcomer = stream_completion(port, {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0})
+    heard = len(running.arrivals)
+    wait_until("the stream's next tokens", lambda: len(running.arrivals) > heard + 1 or not reader.is_alive())
+    stop.set()
+    reader.join()
+    if running.arrivals[-1] < newcomer.arrivals[-1]:
+        raise RuntimeError("the running stream ended before the other prompt was through")
+    began, ended = newcomer.began, newcomer.arrivals[-1]
+    return max(later - earlier for earlier, later in pairwise(running.arrivals) if later > began and earlier < ended)
+
+
+def _short_request(fleet: Fleet, engine: Direct, prompts: Prompts) -> tuple[float, float]:
+    text = prompts.make(_SHORT_PROMPT_TOKENS)
+    request = {"model": fleet.plan.model.name, "prompt": text, "max_tokens": 1, "temperature": 0}
+    ours = stream_completion(fleet.plan.api_port, request).first_seconds
+    return ours, float(engine.ask(tokens=prompts.tokens(text))["seconds"])
