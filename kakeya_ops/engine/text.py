@@ -169,8 +169,8 @@ class TextStream:
     """One answer as it is decoded. One thread at a time.
 
     `stopped` tells that a stop string is complete; it and what follows it are never given out, and neither is a part
-    of it until it is known not to be one. `decoded_characters` counts all text so far, `kept_characters` what of it
-    was given out or still may be.
+    of it until it is known not to be one. `decoded_characters` counts all text so far, `settled_characters` what of it
+    is known to come before any stop string.
     """
 
     def __init__(self, reader: Reader, stop: Sequence[str], sorter: _Sorter) -> None:
@@ -181,9 +181,9 @@ class TextStream:
         self._sorter = sorter
 
     @property
-    def kept_characters(self) -> int:
-        """Characters before the stop string, or all that were decoded while there is none."""
-        return self._stop.kept_characters if self.stopped else self.decoded_characters
+    def settled_characters(self) -> int:
+        """Characters that are known to come before any stop string."""
+        return self._stop.settled_characters
 
     def feed(self, token: int, finish: Finish | None = None) -> list[Segment]:
         """Take the next token; with a `finish`, the last.
@@ -226,7 +226,7 @@ class _StopStrings:
     def __init__(self, stop: Sequence[str]) -> None:
         self._stop = tuple(stop)
         self._held = ""
-        self.kept_characters = 0
+        self.settled_characters = 0
 
     def feed(self, text: str) -> tuple[str, bool]:
         """What of the text so far is safe to give out, and whether a stop string is complete."""
@@ -234,12 +234,13 @@ class _StopStrings:
         ends = [(at + len(stop), at) for stop in self._stop if (at := text.find(stop)) >= 0]
         safe = min(ends)[1] if ends else len(text) - self._partial(text)
         self._held = "" if ends else text[safe:]
-        self.kept_characters += safe
+        self.settled_characters += safe
         return text[:safe], bool(ends)
 
     def flush(self) -> str:
         """What was held back, at the end of the text."""
         held, self._held = self._held, ""
+        self.settled_characters += len(held)
         return held
 
     def _partial(self, text: str) -> int:

@@ -45,10 +45,12 @@ def _read_stop(value: Any) -> Any:
     return tuple(strings)
 
 
-def _read_bias(bias: dict[str, float]) -> dict[int, float]:
-    if not all(key.isascii() and key.isdigit() and len(key) <= 10 for key in bias):
+def _read_bias(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if not all(key.isascii() and key.isdigit() and len(key) <= 10 for key in value):
         raise PydanticCustomError("logit_bias", "keys must be token ids")
-    return {int(key): value for key, value in bias.items()}
+    return {int(key): bias for key, bias in value.items()}
 
 
 def _only(neutral: Any) -> BeforeValidator:
@@ -85,6 +87,7 @@ def _template_arguments(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
+Bias = Annotated[float, Field(ge=-100, le=100)]
 Absent = Annotated[None, BeforeValidator(_absent)]
 
 
@@ -111,7 +114,7 @@ class CompletionParameters(Strict):
     min_p: float | None = Field(None, ge=0, le=1)
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     stop: Annotated[tuple[str, ...], BeforeValidator(_read_stop)] = ()
-    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], AfterValidator(_read_bias)] | None = None
+    logit_bias: Annotated[dict[int, Bias] | None, BeforeValidator(_read_bias)] = None
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     repetition_penalty: float | None = Field(None, ge=0, le=10)
@@ -147,7 +150,7 @@ class CompletionParameters(Strict):
             top_k=self.top_k or 0,
             min_p=self.min_p or 0.0,
             seed=self.seed,
-            logit_bias=self.logit_bias or {},  # type: ignore[arg-type] # its validator has made numbers of the keys
+            logit_bias=self.logit_bias or {},
             repetition_penalty=self.repetition_penalty or 0.0,
             presence_penalty=self.presence_penalty or 0.0,
             frequency_penalty=self.frequency_penalty or 0.0,
@@ -277,8 +280,6 @@ def _locate(fault: ErrorDetails, data: Mapping[str, Any]) -> tuple[str | int, ..
 
 
 def _render_path(path: tuple[str | int, ...]) -> str:
-    if path[0] == "logit_bias":
-        return "logit_bias"
     steps = (f"[{step}]" if isinstance(step, int) else f".{step[:80]}" for step in path)
     return "".join(steps).removeprefix(".")
 
