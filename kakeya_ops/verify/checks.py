@@ -67,7 +67,7 @@ def _require_signed(keys: Sequence[Secret], purpose: str, facts: Facts) -> None:
 def _require_own(evidence: Evidence, answer: Answer) -> None:
     """The receipt is about this very request to this very head: not another client's, not an old one."""
     receipt = answer.facts
-    _require_equal("its nonce", receipt.get("client_nonce"), answer.nonce)
+    _require_equal("its nonce", receipt.value("client_nonce"), answer.nonce)
     _require_equal("its request id", receipt.get("request_id"), answer.request_id)
     _require_equal("its head", receipt.get("node"), evidence.head.get("node"))
     _require_equal("its head's epoch", receipt.get("epoch"), evidence.head.get("epoch"))
@@ -76,7 +76,7 @@ def _require_own(evidence: Evidence, answer: Answer) -> None:
 
 
 def _require_no_fallback(receipt: Facts) -> None:
-    if fallback := (receipt.document or {}).get("fallback"):
+    if fallback := receipt.value("fallback"):
         reason = Facts("fallback", fallback)
         raise Refuted(f"the head fell back to itself: {reason.get('worker')}, {reason.get('message')}")
 
@@ -211,7 +211,7 @@ def _local_control(evidence: Evidence) -> str:
     receipt = evidence.local.facts
     _require_signed(evidence.keys, HEAD_RECEIPT, receipt)
     _require_own(evidence, evidence.local)
-    _require((receipt.document or {}).get("remote") is None, "the local control had help from another node")
+    _require(receipt.value("remote") is None, "the local control had help from another node")
     _require_equal("the number of tokens from the head's own pool", receipt.number("local_pool_tokens"), 0)
     _require_equal(
         "the number of tokens computed", receipt.number("local_computed_tokens"), evidence.local.prompt_tokens

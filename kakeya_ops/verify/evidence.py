@@ -31,6 +31,10 @@ class Facts:
                 raise MissingFact(f"{self.name} has no {'.'.join(path)}")
         return value
 
+    def value(self, name: str) -> Any:
+        """The value of `name`; None if it is null or there is none."""
+        return (self.document or {}).get(name)
+
     def number(self, *path: str) -> float:
         """The number at `path`. Raises `MissingFact` if there is none."""
         value = self.get(*path)
