@@ -50,7 +50,7 @@ class Assembly:
         return sum(buffer.nbytes for buffer in self._buffers.values())
 
     def place(self, block: int, part: int, data: bytes | memoryview) -> None:
-        """Write the payload of `part` of `block`, whose length is the layout's; a part that is not needed is ignored."""
+        """Write the payload of `part` of `block`, as long as the layout says; one that is not needed is ignored."""
         if (block, part) not in self._missing:
             return
         described = self.layout.parts[part]

@@ -30,6 +30,7 @@ def _trace_part(leaves: list[Any], part: PartLayout, block_tokens: int) -> mx.ar
 
 
 def _trace_array(leaf: Any, array: ArrayLayout, part: PartLayout, block_tokens: int) -> mx.array:
+    value: mx.array
     if part.kind == "state":
         value = leaf.cache[int(array.slot)]
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -20,20 +21,25 @@ Step = Callable[[], bool]
 
 IDLE_TEST_SECONDS = 2.0
 
+_logger = logging.getLogger(__name__)
+
 
 class ComputeThread:
     """Runs calls in order of arrival, then one round of steps, for ever; sleeps only when there is nothing to do.
 
-    `self_test` is run after each `IDLE_TEST_SECONDS` without work, so that health never rests on an open port alone.
-    An exception out of a step ends the thread: `on_death` is called with it, and every later call raises `EngineDead`.
+    `self_test` is run after each `idle_test_seconds` without work, so that health never rests on an open port alone.
+    An exception out of a step or a self-test ends the thread. However it ends, calls that still wait and all later
+    ones fail with `EngineDead`, and `on_end` is called on it as its last act, with the exception or, after `close`,
+    None.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, idle_test_seconds: float = IDLE_TEST_SECONDS) -> None:
+        self._idle_test_seconds = idle_test_seconds
         self._condition = threading.Condition()
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._steps: tuple[Step, ...] = ()
         self._self_test: Callable[[], None] = lambda: None
-        self._on_death: Callable[[Exception], None] = lambda error: None
+        self._on_end: Callable[[BaseException | None], None] = lambda cause: None
         self._stopping = False
         self._alive = True
         self._busy = False
@@ -42,11 +48,11 @@ class ComputeThread:
         self._thread.start()
 
     def begin(
-        self, steps: tuple[Step, ...], self_test: Callable[[], None], on_death: Callable[[Exception], None]
+        self, steps: tuple[Step, ...], self_test: Callable[[], None], on_end: Callable[[BaseException | None], None]
     ) -> None:
         """Set the steps of a round. Called once, when there is a model."""
         with self._condition:
-            self._steps, self._self_test, self._on_death = steps, self_test, on_death
+            self._steps, self._self_test, self._on_end = steps, self_test, on_end
             self._condition.notify()
 
     def call(self, work: Callable[[], T]) -> Future[T]:
@@ -64,22 +70,25 @@ class ComputeThread:
         return Heartbeat(self._alive, time.monotonic() - self._last_beat, self._busy)
 
     def close(self) -> None:
-        """Stop after the present step and wait for it."""
+        """Stop after the present step and wait for it, unless called on the thread itself."""
         with self._condition:
             self._stopping = True
             self._condition.notify()
-        self._thread.join()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
 
     def _run(self) -> None:
+        cause: BaseException | None = None
         try:
             while not self._stopping:
                 self._round()
-        except Exception as error:
-            self._alive = False
-            self._on_death(error)
-        finally:
-            self._alive = False
+        except BaseException as error:
+            _logger.exception("the compute thread failed")
+            cause = error
+        try:
             self._refuse_calls()
+            self._on_end(cause)
+        finally:
             mx.clear_streams()
 
     def _round(self) -> None:
@@ -92,23 +101,26 @@ class ComputeThread:
             return
         self._busy = False
         with self._condition:
-            woken = self._condition.wait_for(lambda: bool(self._calls) or self._stopping, IDLE_TEST_SECONDS)
+            woken = self._condition.wait_for(lambda: bool(self._calls) or self._stopping, self._idle_test_seconds)
         if not woken:
             self._self_test()
             self._last_beat = time.monotonic()
 
     def _refuse_calls(self) -> None:
         with self._condition:
+            self._alive = self._busy = False
             waiting, self._calls = self._calls, deque()
-            self._steps, self._stopping = (), True
         for future, _ in waiting:
-            future.set_exception(EngineDead("the compute thread has stopped"))
+            if future.set_running_or_notify_cancel():
+                future.set_exception(EngineDead("the compute thread has stopped"))
 
 
-def _answer(future: Future[Any], work: Callable[[], Any]) -> None:
+def _answer(future: Future[T], work: Callable[[], T]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
     try:
         future.set_result(work())
-    except Exception as error:
+    except BaseException as error:  # noqa: BLE001 - whoever called is told, and the thread lives on
         future.set_exception(error)
 
 

@@ -73,15 +73,14 @@ class Decoder:
             if response.finish_reason is not None:
                 del self._sequences[response.uid]
             sequence.on_event(_describe(response, sequence.request))
-        if not self._sequences:
-            mx.clear_cache()
+        self._tidy()
         return True
 
     def fail_all(self, error: Exception) -> None:
         """End every sequence with `error`."""
-        for sequence in self._sequences.values():
-            sequence.on_event(FailedEvent(error))
-        self._sequences.clear()
+        self._batch = GenerationBatch.empty(self._model, greedy_sampler)
+        while self._sequences:
+            self._sequences.popitem()[1].on_event(FailedEvent(error))
 
     def _drop_cancelled(self) -> None:
         leaving = {uid for uid, sequence in self._sequences.items() if sequence.cancelled}
@@ -89,6 +88,12 @@ class Decoder:
             self._batch.filter([index for index, uid in enumerate(self._batch.uids) if uid not in leaving])
             for uid in leaving:
                 self._sequences.pop(uid).on_event(FailedEvent(Cancelled()))
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Give MLX's spare buffers back when the last sequence has left."""
+        if not self._sequences:
+            mx.clear_cache()
 
 
 def _describe(response: Any, request: DecodeRequest) -> TokenEvent:
@@ -100,11 +105,13 @@ def _describe(response: Any, request: DecodeRequest) -> TokenEvent:
 
 
 def _most_likely(logprobs: mx.array, count: int) -> tuple[tuple[int, float], ...]:
+    count = min(count, logprobs.size)
     if count == 0:
         return ()
     tokens = mx.argpartition(-logprobs, kth=count - 1)[:count]
-    pairs = zip(tokens.tolist(), logprobs[tokens].tolist(), strict=True)
-    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+    values: Any = logprobs[tokens].tolist()
+    names: Any = tokens.tolist()
+    return tuple(sorted(zip(names, values, strict=True), key=lambda pair: (-pair[1], pair[0])))
 
 
 __all__ = ["Decoder", "Sequence"]

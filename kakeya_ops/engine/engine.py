@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import mlx.core as mx
 from mlx_lm.utils import load_tokenizer
 
+from kakeya_ops.engine.admission import Admitted
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.compute import ComputeThread
 from kakeya_ops.engine.contract import (
@@ -32,12 +33,16 @@ from kakeya_ops.engine.leaves import make_cache
 from kakeya_ops.engine.prefill import PrefillJob, PrefillQueue, PrefillTask
 from kakeya_ops.engine.rate import PrefillRate
 from kakeya_ops.engine.text import TextDoor
-from kakeya_ops.errors import EngineBusy, EngineDead, EngineError
+from kakeya_ops.errors import EngineDead, InputError
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.kv.layout import KvLayout
+from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.model.directory import ModelDirectory
 
+P = ParamSpec("P")
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,15 @@ class Admission:
 
 
 class Engine:
-    """Safe to call from any thread. Every method but `open_import`, `call` and `close` returns at once."""
+    """Safe to call from any thread, but not from a listener. Every method but `load`, `open_import`, `call` and `close`
+    returns at once.
 
-    def __init__(self, loaded: LoadedModel, thread: ComputeThread, settings: CacheSettings, admission: Admission) -> None:
+    Listeners are called on the compute thread. One that raises ends its own request and nothing else.
+    """
+
+    def __init__(
+        self, loaded: LoadedModel, thread: ComputeThread, settings: CacheSettings, admission: Admission
+    ) -> None:
         self.identity = loaded.identity
         self.runtime = loaded.runtime
         self.text = loaded.text
@@ -72,13 +83,12 @@ class Engine:
         self.settings = settings
         self._model = loaded.model
         self._thread = thread
-        self._limit = admission.queue_limit
-        self._admission = threading.Lock()
-        self._admitted = 0
+        self._dead = False
         self._on_death: Callable[[], None] = lambda: None
         self._prefills = PrefillQueue(loaded.model, self.layout, settings, together=admission.together)
+        self._admitted = Admitted(admission.queue_limit, self._prefills.rate)
         self._decoder = Decoder(loaded.model, frozenset(loaded.text.eos_token_ids))
-        thread.begin((self._decoder.step, self._prefills.step), self._test, self._die)
+        thread.begin((self._decoder.step, self._prefills.step), self._test, self._end)
 
     @classmethod
     def load(cls, path: Path, settings: CacheSettings, admission: Admission = Admission()) -> Engine:
@@ -112,23 +122,32 @@ class Engine:
     @property
     def queued(self) -> int:
         """How many prompts are being prefilled or wait for it."""
-        return len(self._prefills)
+        return len(self._admitted)
 
     def queue_seconds(self) -> float:
         """Estimated seconds until a prompt that came now would be begun; 0 when nothing was measured yet."""
-        rate = self.measured.tokens_per_second
-        return self._prefills.remaining_tokens / rate if rate else 0.0
+        return self._admitted.queue_seconds()
 
     def open_import(self, blocks: int) -> Assembly:
         """Buffers for a resume after `blocks` blocks. Blocks for the moment the compute thread needs to make them."""
         return self.call(lambda: Assembly(self.layout, blocks))
 
     def prefill(self, job: PrefillJob) -> Ticket:
-        """Queue `job`. Raises `EngineBusy` when the queue is full."""
-        done = self._once(job.on_done)
+        """Queue `job`.
+
+        Raises `EngineBusy` when the queue is full, `EngineDead`, or `InputError` for tokens that are not the model's or
+        too few.
+        """
+        end = job.to_block * self.layout.block_tokens
+        self._check(job.tokens, job.prefix, end)
+
+        def done(error: Exception | None) -> None:
+            if self._admitted.leave(task):
+                _tell(job.on_done, error)
+
         task = PrefillTask(
             tokens=job.tokens,
-            end=job.to_block * self.layout.block_tokens,
+            end=end,
             on_ready=lambda cache: done(None),
             on_failed=done,
             on_block=job.on_block,
@@ -148,27 +167,33 @@ class Engine:
     ) -> Ticket:
         """Prefill what `prefix` lacks of `request`'s prompt, then decode.
 
+        The events end with a `TokenEvent` that has a `finish`, or with a `FailedEvent`, also after `cancel`.
         `on_block` is given every whole block that is computed here; when it fails, the request goes on without it.
-        Raises `EngineBusy` when the queue is full.
+        Raises `EngineBusy` when the queue is full, `EngineDead`, or `InputError` for tokens that are not the model's.
         """
-        running = _Running(request, on_event)
-        left = self._once(running.fail)
         total = len(request.tokens) - 1
+        self._check(request.tokens, prefix, total)
+        self._check_range(request.sampling.logit_bias)
+        running = _Running(request, on_event)
 
         def ready(cache: list[Any]) -> None:
-            left(None)
             self._decoder.insert(running.sequence, cache)
+            self._admitted.leave(task)
 
-        running.task = PrefillTask(
+        def failed(error: Exception) -> None:
+            if self._admitted.leave(task):
+                running.emit(FailedEvent(error))
+
+        task = running.task = PrefillTask(
             tokens=request.tokens,
             end=total,
             on_ready=ready,
-            on_failed=left,
+            on_failed=failed,
             on_block=_forgiving(on_block),
             on_progress=lambda done: running.emit(PrefillEvent(done, total)),
             prefix=prefix,
         )
-        self._admit(running.task)
+        self._admit(task)
         return running
 
     def heartbeat(self) -> Heartbeat:
@@ -176,8 +201,10 @@ class Engine:
         return self._thread.heartbeat()
 
     def on_death(self, notify: Callable[[], None]) -> None:
-        """Have `notify` called, on the dying thread, if the compute thread ever fails."""
+        """Have `notify` called, on the dying thread, if the compute thread ever fails; at once if it has failed."""
         self._on_death = notify
+        if self._dead:
+            notify()
 
     def call(self, work: Callable[[], T]) -> T:
         """Run `work` on the compute thread between two steps and return its result."""
@@ -187,34 +214,43 @@ class Engine:
     def close(self) -> None:
         """Stop after the present step. What is unfinished fails with `EngineDead`."""
         self._thread.close()
-        self._fail_all(EngineDead("the engine was closed"))
+
+    def _check(self, tokens: tuple[int, ...], prefix: Assembly | None, end: int) -> None:
+        """Nothing below looks: MLX reads whatever lies beyond an array's end."""
+        if not 0 <= end <= len(tokens):
+            raise InputError(f"{end} tokens were to be prefilled of a prompt of {len(tokens)}")
+        if prefix and prefix.tokens > end:
+            raise InputError(f"a prefix of {prefix.tokens} tokens is longer than the {end} that may be resumed after")
+        self._check_range(tokens)
+
+    def _check_range(self, tokens: Collection[int]) -> None:
+        if tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary_size:
+            raise InputError(f"a token is outside the model's vocabulary of {self.vocabulary_size}")
 
     def _admit(self, task: PrefillTask) -> None:
-        with self._admission:
-            if self._admitted >= self._limit:
-                raise EngineBusy(max(self.queue_seconds(), 1.0))
-            self._admitted += 1
-        self._thread.call(lambda: self._prefills.add(task))
-
-    def _once(self, finish: Callable[[Exception | None], None]) -> Callable[[Exception | None], None]:
-        def leave(error: Exception | None) -> None:
-            with self._admission:
-                self._admitted -= 1
-            finish(error)
-
-        return leave
+        self._admitted.enter(task)
+        try:
+            self._thread.call(lambda: self._prefills.add(task))
+        except EngineDead:
+            # Otherwise the end of the thread has come between and told the listener.
+            if self._admitted.leave(task):
+                raise
 
     def _test(self) -> None:
-        """Compute one token with an empty cache, as a request would."""
+        """Compute one token with an empty cache, as a request would, and let spare memory go."""
         mx.eval(self._model(mx.zeros((1, 1), mx.int32), cache=make_cache(self._model, self.settings)))
+        mx.clear_cache()
 
-    def _die(self, error: Exception) -> None:
-        self._fail_all(EngineDead(f"the compute thread failed: {error}"))
-        self._on_death()
-
-    def _fail_all(self, error: EngineError) -> None:
-        self._prefills.fail_all(error)
+    def _end(self, cause: BaseException | None) -> None:
+        """Tell everybody, also those whose call the thread did not come to."""
+        error = EngineDead(f"the compute thread failed: {cause}" if cause else "the engine was closed")
+        self._prefills.clear()
+        for task in self._admitted.present():
+            task.fail(error)
         self._decoder.fail_all(error)
+        if cause:
+            self._dead = True
+            self._on_death()
 
 
 class _Running:
@@ -230,14 +266,8 @@ class _Running:
         if self.task:
             self.task.cancel()
 
-    def fail(self, error: Exception | None) -> None:
-        if error is not None:
-            self.emit(FailedEvent(error))
-
     def emit(self, event: DecodeEvent) -> None:
-        try:
-            self._on_event(event)
-        except Exception:
+        if not _tell(self._on_event, event):
             self.cancel()
 
 
@@ -247,15 +277,21 @@ def _forgiving(sink: BlockSink | None) -> BlockSink | None:
         return None
     working = True
 
-    def keep(block: int, parts: tuple[Any, ...]) -> None:
+    def keep(block: int, parts: tuple[StoredPart | None, ...]) -> None:
         nonlocal working
-        try:
-            if working:
-                sink(block, parts)
-        except Exception:
-            working = False
+        working = working and _tell(sink, block, parts)
 
     return keep
+
+
+def _tell(listener: Callable[P, None], *event: P.args, **named: P.kwargs) -> bool:
+    """Call `listener`; False, and a line in the log, when it raises: what it does wrong is not the engine's to bear."""
+    try:
+        listener(*event, **named)
+    except Exception:
+        _logger.exception("a listener failed")
+        return False
+    return True
 
 
 def _load(path: Path, settings: CacheSettings) -> LoadedModel:
@@ -263,7 +299,8 @@ def _load(path: Path, settings: CacheSettings) -> LoadedModel:
     model, config = load_weights(directory)
     if mx.default_device().type == mx.DeviceType.gpu:
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-    text = TextDoor(load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id")))
+    tokenizer = load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
+    text = TextDoor(tokenizer)
     identity = make_identity(directory, probe_layout(model, settings), settings)
     vocabulary_size = model(mx.zeros((1, 1), mx.int32)).shape[-1]
     return LoadedModel(model, text, identity, read_runtime(), directory.context_tokens(), vocabulary_size)

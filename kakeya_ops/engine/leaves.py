@@ -16,7 +16,9 @@ def make_cache(model: Any, settings: CacheSettings) -> list[Any]:
 
     Raises `UnsupportedModel` for a cache class that cannot be carried exactly.
     """
-    return apply_window(make_prompt_cache(model), settings.sink, settings.window)
+    return apply_window(
+        make_prompt_cache(model), settings.sink, settings.window, model_type=getattr(model, "model_type", "")
+    )
 
 
 def flatten(cache: list[Any]) -> list[Any]:
@@ -49,7 +51,8 @@ def remembered(leaf: Any) -> tuple[int, int | None] | None:
 def arrays_of(leaf: Any) -> list[tuple[str, Any]]:
     """``(slot, array)`` of what a leaf holds now; the slots that a state leaf leaves empty are left out."""
     if isinstance(leaf, ArraysCache):
-        return [(str(slot), array) for slot, array in enumerate(leaf.cache) if array is not None]
+        slots: list[Any] = leaf.cache
+        return [(str(slot), array) for slot, array in enumerate(slots) if array is not None]
     return [("keys", leaf.keys), ("values", leaf.values)]
 
 

@@ -6,6 +6,7 @@ the prompt's last token is never part of one. A partial chunk (the end of a prom
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from kakeya_ops.kv.layout import KvLayout
 
 _STATE_STRIDE_BLOCKS = 16
 """A recurrent state is as large as hundreds of tokens of KV, so only every so many blocks become resume points."""
+
+_logger = logging.getLogger(__name__)
 
 
 class Cancelled(KakeyaError):
@@ -51,7 +54,11 @@ class PrefillJob:
 
 @dataclass(eq=False)
 class PrefillTask:
-    """Tokens on their way into a cache, up to `end` (exclusive); compute thread only, but for `cancelled`."""
+    """Tokens on their way into a cache, up to `end` (exclusive).
+
+    Ends with `on_ready`, which is given the cache, or with `on_failed` (also when `on_ready` raised), and keeps no KV
+    afterwards. Belongs to the compute thread, but for `cancel` and `remaining_tokens`.
+    """
 
     tokens: tuple[int, ...]
     end: int
@@ -62,8 +69,11 @@ class PrefillTask:
     prefix: Assembly | None = None
     keep_states: frozenset[int] | None = None
     cancelled: bool = False
-    position: int = 0
-    cache: list[Any] | None = field(default=None, repr=False)
+    position: int = field(init=False)
+    cache: list[Any] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.position = self.prefix.tokens if self.prefix else 0
 
     def cancel(self) -> None:
         """Stop at the next chunk."""
@@ -72,8 +82,18 @@ class PrefillTask:
     @property
     def remaining_tokens(self) -> int:
         """Tokens still to be computed."""
-        start = self.prefix.tokens if self.cache is None and self.prefix else self.position
-        return max(self.end - start, 0)
+        return max(self.end - self.position, 0)
+
+    def finish(self) -> None:
+        """Hand the cache over."""
+        cache, self.cache = self.cache, None
+        assert cache is not None
+        self.on_ready(cache)
+
+    def fail(self, error: Exception) -> None:
+        """Give up."""
+        self.cache = self.prefix = None
+        self.on_failed(error)
 
 
 class PrefillQueue:
@@ -87,64 +107,50 @@ class PrefillQueue:
         self._together = together
         self._tasks: deque[PrefillTask] = deque()
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
-    @property
-    def remaining_tokens(self) -> int:
-        """Tokens still to be computed for all tasks. May be read from any thread."""
-        return sum(task.remaining_tokens for task in tuple(self._tasks))
-
     def add(self, task: PrefillTask) -> None:
         """Queue `task`."""
         self._tasks.append(task)
 
-    def fail_all(self, error: Exception) -> None:
-        """End every task with `error`."""
-        while self._tasks:
-            self._tasks.popleft().on_failed(error)
+    def clear(self) -> None:
+        """Forget every task."""
+        self._tasks.clear()
 
     def step(self) -> bool:
         """Compute one chunk of the task whose turn it is; False when there is nothing to do."""
         self._drop_cancelled()
         if not self._tasks:
             return False
-        task = self._tasks[0]
+        task = self._tasks.popleft()
         try:
-            finished = self._advance(task)
+            if not self._advance(task):
+                self._tasks.insert(self._together - 1, task)
         except Exception as error:
-            self._tasks.popleft()
-            task.on_failed(error)
-            return True
-        if finished:
-            self._tasks.popleft()
-        elif len(self._tasks) > 1 and self._together > 1:
-            self._tasks.insert(min(self._together, len(self._tasks)) - 1, self._tasks.popleft())
+            _logger.exception("a prefill failed")
+            # The frames of its traceback hold the cache, for as long as anybody holds the error.
+            task.fail(error.with_traceback(None))
         return True
 
     def _drop_cancelled(self) -> None:
         for task in [task for task in self._tasks if task.cancelled]:
             self._tasks.remove(task)
-            task.on_failed(Cancelled())
+            task.fail(Cancelled())
 
     def _advance(self, task: PrefillTask) -> bool:
+        """Compute one chunk; True when there is no other."""
         if task.cache is None:
-            self._open(task)
-        assert task.cache is not None
-        if task.position < task.end:
+            task.cache = self._open(task.prefix)
+            task.prefix = None
+        if task.remaining_tokens:
             self._compute_chunk(task, task.cache)
-        if task.position < task.end:
+        if task.remaining_tokens:
             return False
-        task.on_ready(task.cache)
+        task.finish()
         return True
 
-    def _open(self, task: PrefillTask) -> None:
-        if task.prefix is None:
-            task.cache = make_cache(self._model, self._settings)
-            return
-        task.position = task.prefix.tokens
-        task.cache = task.prefix.into_cache(self._model, self._settings)
-        task.prefix = None
+    def _open(self, prefix: Assembly | None) -> list[Any]:
+        if prefix is None:
+            return make_cache(self._model, self._settings)
+        return prefix.into_cache(self._model, self._settings)
 
     def _compute_chunk(self, task: PrefillTask, cache: list[Any]) -> None:
         size = self._layout.block_tokens

@@ -1,31 +1,37 @@
-"""Samplers and logits processors of mlx-lm, with a random state of its own for each seeded request."""
+"""How one request's next token is chosen: mlx-lm's filters and processors, with random numbers of its own.
+
+mlx-lm's samplers draw from a state that all of a thread's requests share, so that a seed would only be good for a
+request that runs alone. Here each request splits a key of its own.
+"""
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.sample_utils import greedy_sampler, make_logits_processors, make_sampler
+from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p, greedy_sampler, make_logits_processors
 
 from kakeya_ops.engine.contract import Sampling
 
 Sampler = Callable[[mx.array], mx.array]
 
+_COLDEST = 1e-5
+"""Below this temperature, dividing by it leaves the range of a float; the most likely token is then certain anyway."""
+_SEEDS = 2**64
+
 
 def build_sampler(sampling: Sampling) -> Sampler:
     """The sampler of one request. All greedy requests share one, which lets mlx-lm sample them in a single call."""
-    if sampling.temperature == 0:
-        return greedy_sampler  # type: ignore[no-any-return]
-    sampler = make_sampler(
-        temp=sampling.temperature, top_p=sampling.top_p, min_p=sampling.min_p, top_k=sampling.top_k
-    )
-    return sampler if sampling.seed is None else _Seeded(sampler, sampling.seed)
+    if sampling.temperature < _COLDEST or sampling.top_p <= 0:
+        return greedy_sampler
+    return _Drawn(sampling)
 
 
 def build_processors(sampling: Sampling) -> list[Any]:
     """mlx-lm's logits processors for the biases and penalties that `sampling` asks for."""
-    return make_logits_processors(  # type: ignore[no-any-return]
+    return make_logits_processors(
         dict(sampling.logit_bias) or None,
         sampling.repetition_penalty or None,
         presence_penalty=sampling.presence_penalty or None,
@@ -33,24 +39,27 @@ def build_processors(sampling: Sampling) -> list[Any]:
     )
 
 
-class _Seeded:
-    """A sampler whose random numbers depend on its seed alone, not on what is decoded beside it.
+class _Drawn:
+    """Draws from the filtered distribution; the same seed gives the same draws whatever is decoded beside it."""
 
-    mlx-lm's samplers draw from MLX's thread-wide state, so that state is exchanged around each call.
-    """
-
-    def __init__(self, sampler: Sampler, seed: int) -> None:
-        self._sampler = sampler
-        self._key = mx.random.key(seed % 2**64)
+    def __init__(self, sampling: Sampling) -> None:
+        self._sampling = sampling
+        self._key = mx.random.key(secrets.randbelow(_SEEDS) if sampling.seed is None else sampling.seed % _SEEDS)
 
     def __call__(self, logprobs: mx.array) -> mx.array:
-        shared = mx.random.state[0]
-        mx.random.state[0] = self._key
-        try:
-            return self._sampler(logprobs)
-        finally:
-            self._key = mx.random.state[0]
-            mx.random.state[0] = shared
+        self._key, key = mx.random.split(self._key)
+        return mx.random.categorical(self._filter(logprobs) * (1 / self._sampling.temperature), key=key)
+
+    def _filter(self, logprobs: mx.array) -> mx.array:
+        """`logprobs` without the tokens that are not to be chosen, in mlx-lm's order of filters."""
+        wanted = self._sampling
+        if wanted.top_p < 1:
+            logprobs = apply_top_p(logprobs, wanted.top_p)
+        if wanted.min_p > 0:
+            logprobs = apply_min_p(logprobs, wanted.min_p)
+        if 0 < wanted.top_k < logprobs.shape[-1]:
+            logprobs = apply_top_k(logprobs, wanted.top_k)
+        return logprobs
 
 
 __all__ = ["Sampler", "build_processors", "build_sampler"]

@@ -111,9 +111,10 @@ class ReceiptBook:
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
 
     def add(self, receipt: Receipt) -> None:
-        """Keep `receipt`; the oldest is dropped when there are too many."""
+        """Keep `receipt`, in the place of one with the same id; the oldest is dropped when there are too many."""
         with self._lock:
             self._receipts[receipt.request_id] = receipt
+            self._receipts.move_to_end(receipt.request_id)
             while len(self._receipts) > self._kept:
                 self._receipts.popitem(last=False)
 

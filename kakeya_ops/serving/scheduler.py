@@ -5,9 +5,11 @@ The prediction is the time to the first token. With n prompt tokens, of which th
 - *local*: wait for the head's queue, compute n - h tokens, and pay for every stream that is stalled meanwhile;
 - *import* from a peer that holds p > h: a round trip, the bytes of p - h tokens, then the rest locally;
 - *remote compute*: a round trip, the worker's queue, the slower of computing and transferring (they overlap, so only
-  the last block's bytes come on top), then the rest locally.
+  the last block's bytes come on top), then the rest locally. A worker computes from the end of what it holds itself:
+  what the head holds spares it nothing but the transfer.
 
-What was not measured counts as the stated default, which is on the slow side for remote work.
+The rest waits for the head's queue too, which shortens while the prefix is on its way. What was not measured counts as
+the stated default, which is on the slow side for remote work.
 """
 
 from __future__ import annotations
@@ -75,7 +77,7 @@ class Decision:
 def choose(layout: KvLayout, prompt_tokens: int, local: Local, peers: Iterable[Candidate], rules: Rules) -> Decision:
     """Choose where the prefix of a prompt of `prompt_tokens` tokens comes from. Pure and deterministic."""
     course = _Course(layout, prompt_tokens, local)
-    stay = Decision("local", None, local.resume_blocks, "", {"local": course.local_seconds()})
+    stay = Decision("local", None, course.own_blocks, "", {"local": course.local_seconds()})
     if reason := _reason_to_stay(course, rules):
         return replace(stay, reason=reason, settled=True)
     offers = sorted((offer for peer in peers for offer in course.offers(peer)), key=_by_time)
@@ -113,40 +115,46 @@ class _Course:
         return self.layout.resumable_blocks(self.prompt_tokens)
 
     @property
+    def own_blocks(self) -> int:
+        return min(self.local.resume_blocks, self.most_blocks)
+
+    @property
     def missing_tokens(self) -> int:
-        return (self.most_blocks - self.local.resume_blocks) * self.layout.block_tokens
+        return (self.most_blocks - self.own_blocks) * self.layout.block_tokens
 
     def offers(self, peer: Candidate) -> Iterable[_Offer]:
         """What `peer` could do: hand over what it holds, compute the rest, or nothing."""
         held = min(peer.resume_blocks, self.most_blocks)
-        if held > self.local.resume_blocks:
+        if held > self.own_blocks:
             yield _Offer("import", peer.node, held, self._import_seconds(peer, held))
         if peer.computes and held < self.most_blocks:
             yield _Offer("remote_compute", peer.node, self.most_blocks, self._compute_seconds(peer, held))
 
     def local_seconds(self) -> float:
-        return self.local.queue_seconds + self._own_seconds(self.local.resume_blocks)
+        return self._finish_seconds(0.0, self.own_blocks)
 
-    def _own_seconds(self, resume_blocks: int) -> float:
-        """Seconds the head needs from `resume_blocks` on; every running stream is stalled for as long."""
-        tokens = self.prompt_tokens - resume_blocks * self.layout.block_tokens
-        return tokens / (self.local.tokens_per_second or DEFAULT_TOKENS_PER_SECOND) * (1 + self.local.decoding)
+    def _finish_seconds(self, arrival_seconds: float, blocks: int) -> float:
+        """The whole of it, when `blocks` are there after `arrival_seconds`; running streams are stalled by the rest."""
+        tokens = self.prompt_tokens - blocks * self.layout.block_tokens
+        computing = tokens / (self.local.tokens_per_second or DEFAULT_TOKENS_PER_SECOND) * (1 + self.local.decoding)
+        return max(arrival_seconds, self.local.queue_seconds) + computing
 
     def _transfer_seconds(self, peer: Candidate, blocks: int) -> float:
-        wanted = (part for block, part in self.layout.needed(blocks) if block >= self.local.resume_blocks)
-        return sum(self.layout.parts[part].nbytes for part in wanted) / (peer.bytes_per_second or DEFAULT_BYTES_PER_SECOND)
+        wanted = (part for block, part in self.layout.needed(blocks) if block >= self.own_blocks)
+        return sum(self.layout.parts[part].nbytes for part in wanted) / (
+            peer.bytes_per_second or DEFAULT_BYTES_PER_SECOND
+        )
 
     def _import_seconds(self, peer: Candidate, held: int) -> float:
-        return peer.rtt_seconds + self._transfer_seconds(peer, held) + self._own_seconds(held)
+        return self._finish_seconds(peer.rtt_seconds + self._transfer_seconds(peer, held), held)
 
     def _compute_seconds(self, peer: Candidate, held: int) -> float:
-        start = max(held, self.local.resume_blocks)
-        tokens = (self.most_blocks - start) * self.layout.block_tokens
+        tokens = (self.most_blocks - held) * self.layout.block_tokens
         computing = tokens / (peer.tokens_per_second or DEFAULT_TOKENS_PER_SECOND)
         transfer = self._transfer_seconds(peer, self.most_blocks)
-        tail = transfer / max(self.most_blocks - self.local.resume_blocks, 1)
+        tail = transfer / (self.most_blocks - self.own_blocks)
         waiting = peer.rtt_seconds + peer.queue_seconds
-        return waiting + max(computing, transfer) + tail + self._own_seconds(self.most_blocks)
+        return self._finish_seconds(waiting + max(computing, transfer) + tail, self.most_blocks)
 
 
 def _reason_to_stay(course: _Course, rules: Rules) -> str | None:
@@ -163,8 +171,9 @@ def _reason_to_stay(course: _Course, rules: Rules) -> str | None:
     return None
 
 
-def _by_time(offer: _Offer) -> tuple[float, str]:
-    return offer.seconds, offer.node
+def _by_time(offer: _Offer) -> tuple[float, bool, str]:
+    """The fastest first; at equal times rather what need not be computed."""
+    return offer.seconds, offer.kind != "import", offer.node
 
 
 __all__ = [

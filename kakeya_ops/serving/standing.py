@@ -12,8 +12,8 @@ LONGEST_PAUSE_SECONDS = 60.0
 
 @dataclass
 class _Record:
-    failures: int = 0
-    until: float = 0.0
+    pause_seconds: float = FIRST_PAUSE_SECONDS / 2
+    until: float = float("-inf")
 
 
 class Standing:
@@ -31,12 +31,15 @@ class Standing:
             return record is None or self._clock() >= record.until
 
     def failed(self, node: str) -> None:
-        """Keep `node` out: 1 s, then twice as long each time, up to a minute."""
+        """Keep `node` out: 1 s, then twice as long each time, up to a minute.
+
+        Several requests that one fault breaks are one failure: what fails during a pause does not lengthen it.
+        """
         with self._lock:
-            record = self._records.setdefault(node, _Record())
-            pause = min(FIRST_PAUSE_SECONDS * 2**record.failures, LONGEST_PAUSE_SECONDS)
-            record.failures += 1
-            record.until = self._clock() + pause
+            record, now = self._records.setdefault(node, _Record()), self._clock()
+            if now >= record.until:
+                record.pause_seconds = min(record.pause_seconds * 2, LONGEST_PAUSE_SECONDS)
+                record.until = now + record.pause_seconds
 
     def succeeded(self, node: str) -> None:
         """Forget the failures of `node`."""

@@ -1,0 +1,50 @@
+"""The prompts that are or wait to be prefilled: at most so many, and each leaves once."""
+
+from __future__ import annotations
+
+import threading
+
+from kakeya_ops.engine.prefill import PrefillTask
+from kakeya_ops.engine.rate import PrefillRate
+from kakeya_ops.errors import EngineBusy
+
+_SHORTEST_RETRY_SECONDS = 1.0
+
+
+class Admitted:
+    """The book of admitted prompts, from the moment of their request on. Thread-safe."""
+
+    def __init__(self, limit: int, rate: PrefillRate) -> None:
+        self._limit = limit
+        self._rate = rate
+        self._lock = threading.Lock()
+        self._tasks: dict[PrefillTask, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def enter(self, task: PrefillTask) -> None:
+        """Admit `task`. Raises `EngineBusy` when there are too many."""
+        with self._lock:
+            if len(self._tasks) < self._limit:
+                self._tasks[task] = None
+                return
+        raise EngineBusy(max(self.queue_seconds(), _SHORTEST_RETRY_SECONDS))
+
+    def leave(self, task: PrefillTask) -> bool:
+        """Let `task` go; False when it has gone before."""
+        with self._lock:
+            return task in self._tasks and self._tasks.pop(task) is None
+
+    def present(self) -> tuple[PrefillTask, ...]:
+        """Who is there now, in order of arrival."""
+        with self._lock:
+            return tuple(self._tasks)
+
+    def queue_seconds(self) -> float:
+        """Estimated seconds until all of them are in the cache; 0 when nothing was measured yet."""
+        rate = self._rate.tokens_per_second
+        return sum(task.remaining_tokens for task in self.present()) / rate if rate else 0.0
+
+
+__all__ = ["Admitted"]
