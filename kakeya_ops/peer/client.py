@@ -1,0 +1,230 @@
+"""A blocking client of one peer at one endpoint: the whole of the peer protocol as calls."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kakeya_ops.errors import StreamCorrupt
+from kakeya_ops.kv.hashing import blocks_digest
+from kakeya_ops.kv.layout import KvLayout
+from kakeya_ops.kv.pool import PartKey, StoredPart
+from kakeya_ops.peer.connection import DEFAULT_TIMEOUTS, Endpoint, StopFlag, Timeouts
+from kakeya_ops.peer.signed import Caller, SignedCalls, rejection_translated
+from kakeya_ops.peer.stream import IncomingStream, stored
+from kakeya_ops.units import BlockHash, NodeId
+from kakeya_ops.wire.bodies import (
+    FetchRequest,
+    LookupReply,
+    LookupRequest,
+    PrefillRequest,
+    Progress,
+    StreamHeader,
+    WantedPart,
+    WorkerReceipt,
+)
+from kakeya_ops.wire.cards import Card, CardsExchange
+from kakeya_ops.wire.frames import FrameHead, FrameType
+
+CARD_PATH = "/v1/card"
+CARDS_PATH = "/v1/cards"
+LOOKUP_PATH = "/v1/kv/lookup"
+FETCH_PATH = "/v1/kv/fetch"
+BLOCKS_PATH = "/v1/kv/blocks"
+PREFILL_PATH = "/v1/prefill"
+
+
+class WantedBlock(NamedTuple):
+    """One payload to be fetched: a part of block number `block` of a prompt."""
+
+    block: int
+    part: int
+    hash: BlockHash
+
+
+@dataclass(frozen=True, slots=True)
+class BlockArrival:
+    """One payload that has arrived and is checked: length, order, signature, checksum, and that it was asked for."""
+
+    block: int
+    part: int
+    hash: BlockHash
+    stored: StoredPart
+
+
+OnBlock = Callable[[BlockArrival], None]
+OnProgress = Callable[[Progress], None]
+"""Both are called on the thread of the call; what they raise ends it."""
+
+
+@dataclass(frozen=True)
+class FetchReport:
+    """What a fetch brought; fewer `parts` than were wanted means that the peer did not hold the others any more."""
+
+    header: StreamHeader
+    parts: int
+    payload_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PrefillCall:
+    """A prefill request, the hashes of its blocks, and who is told of what arrives."""
+
+    request: PrefillRequest
+    hashes: Sequence[BlockHash]
+    on_block: OnBlock
+    on_progress: OnProgress = lambda progress: None
+
+
+class PeerClient:
+    """Thread-safe. Every method raises `PeerError` and nothing else, whatever the peer or the network does."""
+
+    def __init__(
+        self, node: NodeId, endpoint: Endpoint, caller: Caller, layout: KvLayout, timeouts: Timeouts = DEFAULT_TIMEOUTS
+    ) -> None:
+        self.node = node
+        self.endpoint = endpoint
+        self._caller = caller
+        self._layout = layout
+        self._calls = SignedCalls(node, endpoint, caller, timeouts)
+
+    def card(self, stop: StopFlag | None = None) -> Card:
+        """The peer's own card."""
+        return self._calls.ask("GET", CARD_PATH, b"", Card, stop or StopFlag())
+
+    def exchange(self, cards: Iterable[Card], stop: StopFlag | None = None) -> tuple[Card, ...]:
+        """Tell the peer of `cards`; the cards that it knows."""
+        body = CardsExchange(cards=tuple(cards)).encode()
+        return self._calls.ask("POST", CARDS_PATH, body, CardsExchange, stop or StopFlag()).cards
+
+    def lookup(self, identity: str, hashes: Sequence[BlockHash], stop: StopFlag | None = None) -> LookupReply:
+        """How far the peer's pool would let a prompt with these block hashes be resumed."""
+        body = LookupRequest(identity=identity, hashes=tuple(hash.hex() for hash in hashes)).encode()
+        reply = self._calls.ask("POST", LOOKUP_PATH, body, LookupReply, stop or StopFlag())
+        if reply.resume_blocks > len(hashes):
+            raise StreamCorrupt(self.node, "claims to hold more blocks than it was asked for")
+        return reply
+
+    def fetch(
+        self, identity: str, wanted: Sequence[WantedBlock], on_block: OnBlock, stop: StopFlag | None = None
+    ) -> FetchReport:
+        """Have those of `wanted` sent that the peer's pool holds, in their order."""
+        parts = tuple(WantedPart(hash=want.hash.hex(), part=want.part, block=want.block) for want in wanted)
+        body = FetchRequest(identity=identity, blocks=parts).encode()
+        began = time.monotonic()
+        count = payload_bytes = 0
+        left = {(want.block, want.part) for want in wanted}
+        with self._calls.stream(FETCH_PATH, body, (self._layout, _by_block(wanted)), stop or StopFlag()) as stream:
+            frames = iter(stream)
+            header = self._read_header(stream, next(frames), identity)
+            for head, payload in frames:
+                if head.type is not FrameType.BLOCK or (head.block, head.part) not in left:
+                    raise StreamCorrupt(self.node, "sent what was not asked for")
+                left.remove((head.block, head.part))
+                on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload)))
+                count, payload_bytes = count + 1, payload_bytes + head.length
+        return FetchReport(header, count, payload_bytes, time.monotonic() - began)
+
+    def prefill(self, call: PrefillCall, stop: StopFlag | None = None) -> WorkerReceipt:
+        """Have the peer make the KV of a prompt, and send it while it computes.
+
+        The receipt is the peer's signed account of exactly what has arrived for this request.
+        """
+        body, blocks = call.request.encode(), (self._layout, call.hashes)
+        with self._calls.stream(PREFILL_PATH, body, blocks, stop or StopFlag()) as stream:
+            frames = iter(stream)
+            header = self._read_header(stream, next(frames), call.request.identity)
+            job = _Job(self.node, call, stream)
+            for head, payload in frames:
+                job.take(head, payload)
+        job.check(header, self._caller)
+        assert job.receipt is not None
+        return job.receipt
+
+    def put_blocks(
+        self, identity: str, parts: Sequence[tuple[PartKey, StoredPart]], stop: StopFlag | None = None
+    ) -> int:
+        """Store `parts` in the peer's pool, all or none; how many of them it holds now."""
+        return self._calls.upload(BLOCKS_PATH, identity, parts, LookupReply, stop or StopFlag()).parts_held
+
+    def close(self) -> None:
+        """Close the idle connections; the client may still be used."""
+        self._calls.close()
+
+    def _read_header(self, stream: IncomingStream, frame: tuple[FrameHead, memoryview], identity: str) -> StreamHeader:
+        header = stream.parse(StreamHeader, frame[1])
+        if header.node != self.node or header.identity != identity:
+            raise StreamCorrupt(self.node, f"sent blocks of {header.node} under identity {header.identity[:12]}")
+        return header
+
+
+def _by_block(wanted: Sequence[WantedBlock]) -> Sequence[BlockHash]:
+    """The hashes by block number; blocks that are not wanted have one that nothing matches."""
+    hashes = [BlockHash(b"")] * (max((want.block for want in wanted), default=-1) + 1)
+    for want in wanted:
+        hashes[want.block] = want.hash
+    return hashes
+
+
+class _Job:
+    """What arrives for one prefill request, in the only order that makes sense."""
+
+    def __init__(self, peer: str, call: PrefillCall, stream: IncomingStream) -> None:
+        self.receipt: WorkerReceipt | None = None
+        self._peer = peer
+        self._call = call
+        self._stream = stream
+        self._arrived: dict[tuple[int, int], bytes] = {}
+
+    def take(self, head: FrameHead, payload: memoryview) -> None:
+        """Heed one frame."""
+        if self.receipt is not None:
+            raise StreamCorrupt(self._peer, "sent frames after its receipt")
+        if head.type is FrameType.BLOCK:
+            self._take_block(head, payload)
+        elif head.type is FrameType.PROGRESS:
+            self._call.on_progress(self._stream.parse(Progress, payload))
+        else:
+            self.receipt = self._stream.parse(WorkerReceipt, payload)
+
+    def check(self, header: StreamHeader, caller: Caller) -> None:
+        """Raise `StreamCorrupt` unless the receipt is signed, about this request, and for exactly what arrived."""
+        receipt, request = self.receipt, self._call.request
+        if receipt is None:
+            raise StreamCorrupt(self._peer, "ended its stream without a receipt")
+        if caller.key is not None:
+            with rejection_translated(self._peer):
+                receipt.verify([caller.key])
+        said = (receipt.node, receipt.epoch, receipt.instance, receipt.identity, receipt.job, receipt.request_nonce)
+        known = (header.node, header.epoch, header.instance, request.identity, header.job, request.nonce)
+        if said != known:
+            raise StreamCorrupt(self._peer, "sent a receipt of another request")
+        if receipt.blocks_digest != blocks_digest((*place, checksum) for place, checksum in self._arrived.items()):
+            raise StreamCorrupt(self._peer, "sent a receipt for other blocks than those that arrived")
+
+    def _take_block(self, head: FrameHead, payload: memoryview) -> None:
+        request = self._call.request
+        if (head.block, head.part) in self._arrived or not request.from_blocks <= head.block < request.blocks:
+            raise StreamCorrupt(self._peer, "sent a block twice, or one that was not asked for")
+        self._arrived[head.block, head.part] = head.checksum
+        self._call.on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload)))
+
+
+__all__ = [
+    "BLOCKS_PATH",
+    "CARDS_PATH",
+    "CARD_PATH",
+    "FETCH_PATH",
+    "LOOKUP_PATH",
+    "PREFILL_PATH",
+    "BlockArrival",
+    "FetchReport",
+    "OnBlock",
+    "OnProgress",
+    "PeerClient",
+    "PrefillCall",
+    "WantedBlock",
+]
