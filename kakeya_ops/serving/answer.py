@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
+from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent, PrefixReady
 from kakeya_ops.serving.receipts import Receipt
 
@@ -19,7 +20,7 @@ class Answer:
     def __init__(self, request: GenerateRequest, on_event: OnHeadEvent, on_end: Callable[[], None]) -> None:
         self.request = request
         self.started_at = time.time()
-        self.stop = threading.Event()
+        self.stop = StopFlag()
         self.seconds: dict[str, float] = {}
         self._began = time.monotonic()
         self._on_event = on_event
@@ -31,7 +32,7 @@ class Answer:
 
     def cancel(self) -> None:
         """Stop at the next step, chunk or frame."""
-        self.stop.set()
+        self.stop.stop()
         with self._lock:
             ticket = self._ticket
         if ticket:
@@ -49,7 +50,7 @@ class Answer:
         """The engine works on it now."""
         with self._lock:
             self._ticket = ticket
-        if self.stop.is_set():
+        if self.stop.stopped:
             ticket.cancel()
 
     def fail(self, error: Exception) -> None:

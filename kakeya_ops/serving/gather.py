@@ -5,7 +5,6 @@ Whatever goes wrong with the peer ends in a local prefill that starts after the 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from kakeya_ops.errors import PeerError, StreamCorrupt
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
 from kakeya_ops.kv.prefix import longest_resume
+from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import Fallback, RemotePart
 from kakeya_ops.serving.scheduler import Decision
@@ -33,7 +33,7 @@ class Order:
     prompt: Prompt
     from_blocks: int
     blocks: int
-    stop: threading.Event
+    stop: StopFlag
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Gathering:
         blocks, assembly = self._assemble()
         return Gathered(assembly, blocks, seconds={"import": self._import_seconds})
 
-    def from_peer(self, decision: Decision, source: Source, stop: threading.Event) -> Gathered:
+    def from_peer(self, decision: Decision, source: Source, stop: StopFlag) -> Gathered:
         """The prefix up to `decision.blocks`: from the own pool as far as it goes, then from `source`.
 
         A fault of the peer is part of the result, not an error. `stop` means that nobody waits any more.
@@ -108,7 +108,7 @@ class Gathering:
         except PeerError as error:
             return self._salvage(source, error, time.monotonic() - began)
 
-    def _stream(self, decision: Decision, source: Source, stop: threading.Event) -> Gathered:
+    def _stream(self, decision: Decision, source: Source, stop: StopFlag) -> Gathered:
         with self._pin() as own:
             held = self._resume_after(own)
             assembly = self._engine.open_import(decision.blocks)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from kakeya_ops.engine.contract import BlockSink, Ticket
 from kakeya_ops.engine.engine import Engine
-from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, RemoteRequired
+from kakeya_ops.engine.prefill import Cancelled
+from kakeya_ops.errors import EngineBusy, EngineDead, RemoteRequired
 from kakeya_ops.kv.hashing import tenant_key
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
@@ -41,6 +42,9 @@ class HeadService:
         self.text = engine.text
         self.context_tokens = engine.context_tokens
         self.vocabulary_size = engine.vocabulary_size
+        self.identity = engine.identity
+        self.runtime = engine.runtime
+        self.cache = engine.settings
         self.node = node
         self.settings = settings
         self.ledger = Ledger(node, engine)
@@ -59,6 +63,11 @@ class HeadService:
         answer = Answer(request, on_event, self._places.release)
         self._requests.submit(self._serve, answer)
         return answer
+
+    @property
+    def prefill_tokens_per_second(self) -> float | None:
+        """This head's own prefill speed, None before it was measured."""
+        return self._engine.measured.tokens_per_second
 
     def healthy(self) -> bool:
         """See `Head.healthy`."""
@@ -126,10 +135,12 @@ class HeadService:
         source = found.sources[decision.node]
         self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node)
         gathered = gathering.from_peer(decision, source, answer.stop)
+        if answer.stop.stopped:
+            raise Cancelled
         self.ledger.record_transfer(decision, gathered)
         if gathered.fallback is None:
             self._neighbourhood.succeeded(decision.node)
-        elif not answer.stop.is_set():
+        else:
             self._neighbourhood.failed(decision.node)
         return gathered
 

@@ -54,7 +54,9 @@ class Survey:
 def survey(neighbourhood: Neighbourhood, prompt: Prompt, executor: ThreadPoolExecutor) -> Survey:
     """Ask every usable peer at once, for at most `LOOKUP_SECONDS`; who fails or is late is left out."""
     began = time.monotonic()
-    asked = {neighbour.node: (neighbour, executor.submit(neighbour.look_up, prompt)) for neighbour in neighbourhood.usable()}
+    asked = {
+        neighbour.node: (neighbour, executor.submit(neighbour.look_up, prompt)) for neighbour in neighbourhood.usable()
+    }
     candidates = []
     for neighbour, answer in asked.values():
         candidate = _await(answer, began + LOOKUP_SECONDS - time.monotonic())
