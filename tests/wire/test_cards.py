@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kakeya_ops.errors import InputError
+from kakeya_ops.wire.cards import Card, CardsExchange, Endpoint, Load, PoolUse
+
+CARD = Card(
+    node="allens",
+    role="worker",
+    epoch=1_700_000_000_000_000_000,
+    instance="ab" * 16,
+    version="0.1.0",
+    endpoints=(
+        Endpoint(network="thunderbolt", address="169.254.27.104", port=53051, priority=100, trusted=True),
+        Endpoint(network="lan", address="allens.local", port=53051),
+    ),
+    identity="cd" * 32,
+    identity_document={"model_type": "llama", "layout": {"parts": [{"window": None}]}},
+    runtime={"mlx": "0.32.4"},
+    load=Load(queued=1, running=1, queue_seconds=2.5),
+    prefill_tokens_per_second=812.5,
+    free_memory_bytes=4 << 30,
+    pool=PoolUse(used_bytes=1, budget_bytes=4 << 30),
+    counters={"tokens_computed": 128, "compute_seconds": 0.25},
+    issued_at=1_700_000_000.5,
+    ttl_seconds=15.0,
+    healthy=True,
+)
+
+
+def test_cards_survive_the_wire() -> None:
+    assert Card.parse(CARD.encode()) == CARD
+    exchange = CardsExchange(cards=(CARD, CARD.model_copy(update={"node": "head"})))
+    assert CardsExchange.parse(exchange.encode()) == exchange
+
+
+def test_whole_numbers_of_counters_stay_whole() -> None:
+    counters = Card.parse(CARD.encode()).counters
+    assert [type(value) for value in counters.values()] == [int, float]
+
+
+def test_a_node_without_a_model_has_no_identity() -> None:
+    cache = CARD.model_copy(update={"role": "cache", "identity": None, "identity_document": None, "runtime": None})
+    assert Card.parse(cache.encode()).identity is None
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("node", ""),
+        ("node", "x" * 257),
+        ("role", "king"),
+        ("epoch", -1),
+        ("instance", "1"),
+        ("endpoints", [{"network": "lan", "address": "a", "port": 0}]),
+        ("endpoints", [{"network": "lan", "address": "a", "port": 65536}]),
+        ("endpoints", [{"network": "lan", "address": "a", "port": 1}] * 17),
+        ("identity", "short"),
+        ("identity_document", []),
+        ("runtime", {"mlx": 1}),
+        ("load", {"queued": 1}),
+        ("prefill_tokens_per_second", float("nan")),
+        ("pool", None),
+        ("counters", {"a": "1"}),
+        ("counters", {"a": float("inf")}),
+        ("counters", {"a": True}),
+        ("counters", {f"c{number}": 1 for number in range(257)}),
+        ("healthy", 1),
+        ("surprise", 1),
+    ],
+)
+def test_a_card_with_a_wrong_value_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(InputError, match=field):
+        Card.parse(json.dumps(CARD.to_json() | {field: value}).encode())
+
+
+def test_a_document_of_endless_depth_is_refused() -> None:
+    deep = "[" * 5000 + "]" * 5000
+    data = json.dumps(CARD.to_json() | {"identity_document": {"x": "HERE"}}).replace('"HERE"', deep)
+    with pytest.raises(InputError, match="recursion"):
+        Card.parse(data.encode())
+
+
+def test_too_many_cards_are_refused() -> None:
+    with pytest.raises(InputError, match="cards"):
+        CardsExchange.parse(json.dumps({"cards": [CARD.to_json()] * 257}).encode())
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=10,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(Card.model_fields)), JSON, max_size=3))
+def test_hostile_cards_are_refused_or_read_but_never_anything_else(changes: dict[str, Any]) -> None:
+    try:
+        card = Card.parse(json.dumps(CARD.to_json() | changes).encode())
+    except InputError:
+        return
+    assert Card.parse(card.encode()) == card
