@@ -63,6 +63,8 @@ TOOL_CHAT_TEMPLATE = """\
 """
 """Asks for a call when tools are offered and the last message is not already a tool's answer."""
 
+_EMBEDDINGS = ("embed_tokens", "embeddings")
+
 Draw = Callable[[str, tuple[int, ...], mx.array], mx.array]
 """``(parameter name, shape, random key)`` to the parameter's values."""
 
@@ -226,14 +228,14 @@ class Recipe:
         normal = mx.random.normal(shape, key=key)
         if "norm" in last:
             return self.norm + 0.02 * normal
-        if last == "embed_tokens":
+        if last in _EMBEDDINGS:
             return self.head.mark_embeddings(self.embedding * normal)
         drawn = self.gain * shape[-1] ** -0.5 * normal
         return self.head.silence_outputs(drawn) if last in ("o_proj", "down_proj") else drawn
 
 
 def write_model(out: Path, config: Mapping[str, Any], recipe: Recipe, *, seed: int) -> None:
-    """Write ``config.json`` and float32 ``model.safetensors`` into `out`. Leaves MLX's global random state alone."""
+    """Write ``config.json`` and float32 ``model.safetensors`` into `out`."""
     family = import_module(f"mlx_lm.models.{config['model_type']}")
     model = family.Model(family.ModelArgs.from_dict(dict(config)))
     parameters: dict[str, mx.array] = dict(tree_flatten(model.parameters()))

@@ -1,0 +1,35 @@
+"""Models that all tests share: made once a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kakeya_ops.demo.tiny_model import make_tiny_llama
+from tiny_models import MakeFamily, make_family
+
+
+@pytest.fixture(scope="session")
+def tiny_family(tmp_path_factory: pytest.TempPathFactory) -> MakeFamily:
+    """The model directory of a family of `tiny_models.FAMILIES`, by name. Not to be written to."""
+    made: dict[str, Path] = {}
+
+    def find(name: str) -> Path:
+        if name not in made:
+            made[name] = make_family(name, tmp_path_factory.mktemp("models") / name)
+        return made[name]
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model directory of the demo's llama. Not to be written to."""
+    return make_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama_with_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model directory of the llama that calls a tool whenever it is offered any. Not to be written to."""
+    return make_tiny_llama(tmp_path_factory.mktemp("models") / "tiny-llama-with-tools", tools=True)
