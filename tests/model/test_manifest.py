@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,14 +186,12 @@ def test_a_shard_that_is_gone_is_named(make_model: MakeModel, manifests: Path) -
 def test_a_shard_that_changes_meanwhile_is_told(
     make_model: MakeModel, manifests: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hashlib
-
     path = make_model()
     age(path)
     digest = hashlib.file_digest
 
-    def slow(file: object, name: str) -> object:
-        result = digest(file, name)  # type: ignore[type-var]
+    def slow(file: Any, name: str) -> Any:
+        result = digest(file, name)
         age(path, by_ns=5)
         return result
 
