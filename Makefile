@@ -28,7 +28,7 @@ check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, l
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.installed-dev ## Write docs/cli.md anew from the commands themselves
-	$(BIN)/typer kakeya_ops.cli.main utils docs --name kakeya --output docs/cli.md
+	$(BIN)/python -m kakeya_ops.cli.reference > docs/cli.md
 
 constraints: ## Pin the newest versions that pyproject.toml admits
 	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev]' && \

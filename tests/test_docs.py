@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.cli import app as typer_app
 from typer.main import get_command
-from typer.testing import CliRunner
 
 from kakeya_ops.cli.main import app
+from kakeya_ops.cli.reference import render_reference
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -41,17 +40,13 @@ def test_every_command_and_option_has_help(path: str) -> None:
     assert [parameter.name for parameter in command.params if not getattr(parameter, "help", "")] == []
 
 
-def test_the_command_reference_is_the_one_that_make_docs_writes(tmp_path: Path) -> None:
-    page = tmp_path / "cli.md"
-    words = ["kakeya_ops.cli.main", "utils", "docs", "--name", "kakeya", "--output", str(page)]
-    result = CliRunner().invoke(typer_app, words)
-    assert result.exit_code == 0, result.output
-    assert (ROOT / "docs/cli.md").read_text() == page.read_text(), "run: make docs"
+def test_the_command_reference_is_the_one_that_make_docs_writes() -> None:
+    assert (ROOT / "docs/cli.md").read_text() == render_reference(app), "run: make docs"
 
 
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_command_is_in_the_reference(path: str) -> None:
-    assert re.search(rf"^#+ `{re.escape(path)}`$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    assert re.search(rf"^## `{re.escape(path)}`$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
