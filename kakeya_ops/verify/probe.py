@@ -152,7 +152,7 @@ class _Probe:
             network = self._client.network()
             head = Facts("head's own card afterwards", network.get("head"))
             after = Facts("worker's card afterwards", _named(_cards(network), card.get("node")))
-            if _includes_job(cold, Facts("worker's card", card), after) or time.monotonic() > deadline:
+            if _settled(cold, Facts("worker's card", card), after) or time.monotonic() > deadline:
                 return head, after
             time.sleep(_POLL_SECONDS)
 
@@ -162,10 +162,16 @@ class _Probe:
         return VerifyReport(self._client.url, str(name), worker, checks, receipts)
 
 
-def _includes_job(cold: Answer, before: Facts, after: Facts) -> bool:
+def _settled(cold: Answer, before: Facts, after: Facts) -> bool:
+    """Whether `after` includes the job of `cold`, or never will because it was not that worker's."""
     try:
-        grown = after.number("counters", COMPUTED_COUNTER) - before.number("counters", COMPUTED_COUNTER)
-        return grown >= cold.facts.number("remote", "computed_tokens")
+        if cold.facts.get("remote", "node") != before.get("node"):
+            return True
+        expected = cold.facts.number("remote", "computed_tokens")
+    except MissingFact:
+        return True
+    try:
+        return after.number("counters", COMPUTED_COUNTER) - before.number("counters", COMPUTED_COUNTER) >= expected
     except MissingFact:
         return False
 
