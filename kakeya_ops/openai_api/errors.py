@@ -43,7 +43,7 @@ class ClientGone(Exception):
     """The client closed its connection; nobody is left to answer."""
 
 
-def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
+def invalid(param: str | None, message: str, code: str = "invalid_value") -> ApiError:
     """A 400 that names the parameter at fault."""
     return ApiError(400, message, param=param, code=code)
 

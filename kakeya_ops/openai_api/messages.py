@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError, from_json
 
 
 class Strict(BaseModel):
@@ -26,11 +25,11 @@ def _only_text(kind: Any) -> Any:
     return kind
 
 
-def _read_arguments(text: str) -> dict[str, Any]:
+def _read_arguments(text: Any) -> Any:
     """The object in a tool call's `text`; templates write it out themselves."""
     try:
-        arguments = json.loads(text or "{}")
-    except (ValueError, RecursionError):
+        arguments = from_json(text or "{}") if isinstance(text, str) else None
+    except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         raise PydanticCustomError("arguments", "must be a JSON object, as a string")
@@ -48,7 +47,7 @@ class MadeFunction(Strict):
     """What an earlier tool call called."""
 
     name: str = Field(min_length=1)
-    arguments: Annotated[str, AfterValidator(_read_arguments)]
+    arguments: Annotated[dict[str, Any], BeforeValidator(_read_arguments)]
 
 
 class MadeCall(Strict):
