@@ -28,12 +28,11 @@ Feed one animal.
 It will be grateful.
 
 ```console
-$ kakeya feed [OPTIONS] ANIMAL
+$ kakeya feed [OPTIONS]
 ```
 
 | argument or option | meaning |
 |---|---|
-| `ANIMAL` | Who is hungry.  [required] |
 | `--food hay\\|fish` | What there is.  [default: hay] |
 
 ## `kakeya rest`
@@ -55,7 +54,6 @@ def make_zoo() -> typer.Typer:
 
     @zoo.command()
     def feed(
-        animal: Annotated[str, typer.Argument(help="Who is hungry.", metavar="ANIMAL")],
         food: Annotated[str, typer.Option(help="What there is.", metavar="hay|fish")] = "hay",
     ) -> None:
         """
