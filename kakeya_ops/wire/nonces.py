@@ -15,16 +15,19 @@ class NonceBook:
     """Remembers each nonce for as long as its message would be accepted, from any thread.
 
     At most `limit` are remembered. When all of them still count, further messages are refused: forgetting one would
-    let its message be replayed.
+    let its message be replayed. A process that has just started, at `opened_at`, has forgotten what it was sent before,
+    and therefore takes all messages from before as stale.
     """
 
-    def __init__(self, window_seconds: float = WINDOW_SECONDS, limit: int = 65536) -> None:
+    def __init__(
+        self, window_seconds: float = WINDOW_SECONDS, limit: int = 65536, *, opened_at: float = float("-inf")
+    ) -> None:
         self._window_seconds = window_seconds
         self._limit = limit
         self._lock = threading.Lock()
         self._used: set[str] = set()
         self._expiries: list[tuple[float, str]] = []
-        self._forgotten_until = float("-inf")
+        self._forgotten_until = opened_at + window_seconds
 
     def __len__(self) -> int:
         return len(self._used)
@@ -37,7 +40,7 @@ class NonceBook:
         expiry = time_seconds + self._window_seconds
         with self._lock:
             self._forget(now)
-            # A clock that was set back must not make messages fresh again whose nonces are forgotten.
+            # Also when the clock is set back: what is forgotten must not become fresh again.
             if abs(now - time_seconds) > self._window_seconds or expiry <= self._forgotten_until:
                 raise SignatureRejected("message rejected: stale")
             if nonce in self._used:

@@ -56,6 +56,13 @@ def test_a_clock_that_is_set_back_makes_nothing_fresh_again() -> None:
     book.admit("c", NOW + 1, NOW)
 
 
+def test_what_was_sent_before_the_process_started_is_stale() -> None:
+    book = NonceBook(opened_at=NOW)
+    with pytest.raises(SignatureRejected, match="stale"):
+        book.admit("a", NOW - 1, NOW + 1)
+    book.admit("b", NOW + 1, NOW + 1)
+
+
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(-90, 90), st.integers(-40, 100)), max_size=40))
 def test_no_message_is_ever_admitted_twice(steps: list[tuple[int, int, int]]) -> None:
     """Messages, each with a time of its own, offered again and again while the clock wanders."""

@@ -91,7 +91,7 @@ def test_a_name_that_cannot_be_sent_is_refused(name: str) -> None:
 def test_headers_are_found_in_any_case() -> None:
     request = sign()
     lower = {name.lower(): value for name, value in request.headers.items()}
-    assert verify_request(SignedRequest(lower, request.method, request.path, BODY), RequestGate([KEY]), NOW)
+    verify_request(SignedRequest(lower, request.method, request.path, BODY), RequestGate([KEY]), NOW)
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_a_request_for_another_node_is_refused_and_not_remembered() -> None:
     gate = RequestGate([KEY], NodeId("worker two"))
     reject(request, gate, "wrong node")
     assert len(gate.nonces) == 0
-    assert verify_request(request, RequestGate([KEY], NodeId("worker one")), NOW)
-    assert verify_request(sign(), gate, NOW)
+    verify_request(request, RequestGate([KEY], NodeId("worker one")), NOW)
+    verify_request(sign(), gate, NOW)
 
 
 def test_both_keys_are_accepted_while_one_replaces_the_other() -> None:
