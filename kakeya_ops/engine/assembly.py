@@ -31,6 +31,8 @@ class Assembly:
     """
 
     def __init__(self, layout: KvLayout, blocks: int) -> None:
+        if blocks < 1:
+            raise ValueError(f"a prefix has at least one block, not {blocks}")
         self.layout = layout
         self.blocks = blocks
         self.tokens = blocks * layout.block_tokens
@@ -50,11 +52,16 @@ class Assembly:
         return sum(buffer.nbytes for buffer in self._buffers.values())
 
     def place(self, block: int, part: int, data: bytes | memoryview) -> None:
-        """Write the payload of `part` of `block`, as long as the layout says; one that is not needed is ignored."""
+        """Write the payload of `part` of `block`; one that is not needed, or is there already, is ignored.
+
+        Raises `ValueError` for a payload that is not as long as the layout says.
+        """
         if (block, part) not in self._missing:
             return
         described = self.layout.parts[part]
-        flat: NDArray[np.uint8] = np.frombuffer(data, np.uint8, count=described.nbytes)
+        flat: NDArray[np.uint8] = np.frombuffer(data, np.uint8)
+        if flat.nbytes != described.nbytes:
+            raise ValueError(f"a payload of {flat.nbytes} bytes instead of {described.nbytes}")
         start = 0
         for array in described.arrays:
             self._place_array(block, described, array, flat[start : start + array.nbytes])

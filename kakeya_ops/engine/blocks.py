@@ -26,7 +26,8 @@ def trace_block(cache: list[Any], layout: KvLayout, *, with_state: bool) -> list
 
 
 def _trace_part(leaves: list[Any], part: PartLayout, block_tokens: int) -> mx.array:
-    return mx.concatenate([_trace_array(leaves[a.leaf], a, part, block_tokens) for a in part.arrays])
+    # MLX hands a single array through `concatenate` as it is; `contiguous` copies it out of a larger buffer.
+    return mx.contiguous(mx.concatenate([_trace_array(leaves[a.leaf], a, part, block_tokens) for a in part.arrays]))
 
 
 def _trace_array(leaf: Any, array: ArrayLayout, part: PartLayout, block_tokens: int) -> mx.array:
