@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,8 @@ import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import ExitCode, InputError
-from kakeya_ops.inventory import Inventory, ResolvedHost, find_inventory, load_inventory
+from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
+from kakeya_ops.inventory.fields import is_unspecified
 from kakeya_ops.secret import Secret, read_fleet_key
 from kakeya_ops.settings import expand_here
 
@@ -57,22 +57,11 @@ def remote_prefill(
 
 
 def head_url(inventory: Inventory) -> str:
-    """Where the first head of `inventory` serves its API. Raises `InputError` if there is no head."""
-    heads = inventory.with_role("head")
-    if not heads or heads[0].api is None:
-        raise InputError("the inventory has no head to ask", hint="name one with --url")
-    address = _reachable(heads[0])
-    return f"http://{f'[{address}]' if ':' in address else address}:{heads[0].api.port}"
-
-
-def _reachable(head: ResolvedHost) -> str:
-    """An address for the head's API: what it is bound to, or where peers reach it if that is every address."""
-    bind = head.api.bind if head.api else "127.0.0.1"
-    try:
-        everywhere = ip_address(bind).is_unspecified
-    except ValueError:
-        everywhere = False
-    return (head.endpoints[0].address if head.endpoints else head.ssh_host) if everywhere else bind
+    """Where the first head of `inventory` serves its API: its bind address, or where peers reach it if that is all."""
+    head, api = next((host, host.api) for host in inventory.with_role("head") if host.api)
+    elsewhere = head.endpoints[0].address if head.endpoints else head.ssh_host
+    address = elsewhere if is_unspecified(api.bind) else api.bind
+    return f"http://{f'[{address}]' if ':' in address else address}:{api.port}"
 
 
 def fleet_key(inventory: Inventory) -> Secret:

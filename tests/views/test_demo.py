@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+from kakeya_ops.demo.fleet import FleetPlan
+from kakeya_ops.demo.run import DemoOutcome
+from kakeya_ops.verify.report import Check, VerifyReport
+from kakeya_ops.views.demo import DemoScreen
+from kakeya_ops.views.printer import Printer
+from verify.samples import head_card, receipt, worker_card
+
+OUTCOME = DemoOutcome(
+    plan=FleetPlan(Path("/d"), Path("/d/tiny-llama"), 1001, 1002, 1003),
+    pids={"worker": 11, "head": 12},
+    network={"head": head_card(), "nodes": [worker_card()]},
+    question="Why?",
+    answer="Because\x1b[2J.",
+    receipt=receipt("cold"),
+    report=VerifyReport("http://127.0.0.1:1001", "head", "worker", (Check("c", "ok", "1"),)),
+    tiny=True,
+)
+
+
+def shown(*, json: bool) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    screen = DemoScreen(Printer(json=json, stdout=out, stderr=err))
+    with screen.step("working"), screen.progress("waiting") as tell:
+        tell("still")
+    screen.note("a note")
+    screen.outcome(OUTCOME)
+    return out.getvalue(), err.getvalue()
+
+
+def test_everything_is_shown_in_order() -> None:
+    out, err = shown(json=False)
+    parts = [
+        "worker",
+        "random words from random weights",
+        "Because\\x1b[2J.",
+        "gain: none",
+        "PASSED: worker",
+        "curl -s",
+    ]
+    places = [out.index(part) for part in parts]
+    assert places == sorted(places)
+    assert "kakeya --inventory /d/inventory.yaml verify remote-prefill" in out
+    assert "working" in err
+    assert "a note" in err
+
+
+def test_json_is_one_document() -> None:
+    document = json.loads(shown(json=True)[0])
+    assert document["pids"] == {"worker": 11, "head": 12}
+    assert document["report"]["passed"] is True
+    assert document["curl"].startswith("curl -s http://127.0.0.1:1001/v1/chat/completions")
