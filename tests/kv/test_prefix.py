@@ -91,3 +91,10 @@ def test_long_prefixes_take_one_question_a_payload() -> None:
 
     assert longest_resume(layout, hashes, holds, 4096) == 0
     assert questions <= 3 * 4096
+
+
+def test_parts_that_end_prefixes_by_turns_agree_in_the_end() -> None:
+    """No state at 9 and 8; at 7 the window lacks block 5; no state at 5; at 4 both are there."""
+    hashes = make_hashes(9)
+    lacking = {PartKey(hashes[5], 1), *(PartKey(hashes[block], 2) for block in (4, 7, 8))}
+    assert longest_resume(HYBRID, hashes, lambda key: key not in lacking, 9) == 4
