@@ -1,0 +1,158 @@
+"""The way into a node for its peers: bodies bounded, callers verified, replies signed, errors by the one table."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from kakeya_ops.errors import IdentityMismatch, InputError, KakeyaError
+from kakeya_ops.kv.identity import CacheIdentity
+from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.node import Node
+from kakeya_ops.wire.bodies import ErrorBody
+from kakeya_ops.wire.signing import (
+    REPLY_HEADER,
+    STREAM_BODY,
+    Caller,
+    SignedRequest,
+    nonce_of,
+    sign_reply,
+    verify_request,
+)
+from kakeya_ops.wire.statuses import describe_error
+
+BODY_SECONDS = 30.0
+"""How long the body of a small request may take to arrive."""
+
+Answer = Response | ASGIApp
+Handler = Callable[[Caller, bytes], Awaitable[Answer]]
+StreamHandler = Callable[[Caller, Request], Awaitable[Answer]]
+Endpoint = Callable[[Request], Awaitable[Answer]]
+
+
+class Door:
+    """Makes endpoints that let in only what this node's gate admits."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def small(self, handle: Handler, limit_bytes: int = 0) -> Endpoint:
+        """An endpoint whose body, of at most `limit_bytes`, is read whole before `handle` is called."""
+
+        async def endpoint(request: Request) -> Answer:
+            caller = None
+            try:
+                nonce_of(request.headers)  # before anything is read for somebody who did not even sign
+                body = await _read_body(request, limit_bytes)
+                caller = self._verify(request, body)
+                return await handle(caller, body)
+            except KakeyaError as error:
+                return self._refuse(error, caller)
+            except ClientDisconnect:
+                return Response(status_code=400)
+
+        return endpoint
+
+    def streamed(self, handle: StreamHandler) -> Endpoint:
+        """An endpoint whose body is a stream of frames, which `handle` reads itself."""
+
+        async def endpoint(request: Request) -> Answer:
+            caller = None
+            try:
+                caller = self._verify(request, STREAM_BODY)
+                return await handle(caller, request)
+            except KakeyaError as error:
+                return self._refuse(error, caller)
+            except ClientDisconnect:
+                return Response(status_code=400)
+
+        return endpoint
+
+    def reply(self, caller: Caller, body: bytes, status: int = 200) -> Response:
+        """A signed reply of JSON."""
+        response = Response(body, status, media_type="application/json")
+        if caller.key is not None:
+            response.headers[REPLY_HEADER] = sign_reply(caller.key, caller.nonce, status, body)
+        return response
+
+    def check_identity(self, caller: Caller, digest: str) -> None:
+        """Raise `IdentityMismatch`, naming the first difference where the caller's card tells it, unless equal."""
+        ours = self._node.identity
+        if digest == ours.digest:
+            return
+        card = self._node.cards.card(caller.node)
+        if card is not None and card.identity == digest and card.identity_document is not None:
+            found = ours.first_difference(_parse_identity(card.identity_document))
+            if found is not None:
+                raise IdentityMismatch(*found, peer=caller.node)
+        raise IdentityMismatch("identity", ours.digest, digest, peer=caller.node)
+
+    def _verify(self, request: Request, body: bytes) -> Caller:
+        signed = SignedRequest(request.headers, request.method, _target(request), body)
+        return verify_request(signed, self._node.gate, time.time())
+
+    def _refuse(self, error: KakeyaError, caller: Caller | None) -> Response:
+        status, body = describe_error(error)
+        self._node.counters.add(CounterName.REQUESTS_REFUSED, reason=body.code)
+        response = self.reply(caller, body.encode(), status) if caller else _unsigned(status, body)
+        if body.retry_after_seconds is not None:
+            response.headers["Retry-After"] = str(max(round(body.retry_after_seconds), 1))
+        response.headers["Connection"] = "close"  # the rest of the request's body is not wanted
+        return response
+
+
+async def refuse_route(request: Request, error: Exception) -> Response:
+    """The answer to a path or method that does not exist."""
+    status = error.status_code if isinstance(error, HTTPException) else 404
+    return _unsigned(status, ErrorBody(code="invalid_request", message=f"no {request.method} here"))
+
+
+async def tell_bug(request: Request, error: Exception) -> Response:
+    """The answer when this node itself fails; what failed is in its own log only."""
+    return _unsigned(
+        500, ErrorBody(code="internal", message="the node failed in a way it should not; its log says how")
+    )
+
+
+def _unsigned(status: int, body: ErrorBody) -> Response:
+    return Response(body.encode(), status, media_type="application/json")
+
+
+def _parse_identity(document: dict[str, object]) -> CacheIdentity:
+    try:
+        return CacheIdentity.from_json(document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"the card's identity document cannot be read: {error}") from error
+
+
+def _target(request: Request) -> str:
+    """The target of the request line, as it was signed."""
+    path: bytes = request.scope["raw_path"]
+    query: bytes = request.scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+async def _read_body(request: Request, limit_bytes: int) -> bytes:
+    """The body, if it is no longer than `limit_bytes`; it is not read further than that."""
+    announced = request.headers.get("content-length", "0")
+    if not announced.isdecimal() or len(announced) > 12 or int(announced) > limit_bytes:
+        raise InputError(f"the body is larger than {limit_bytes} bytes")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limit_bytes:
+                    raise InputError(f"the body is larger than {limit_bytes} bytes")
+    except TimeoutError:
+        raise InputError(f"the body did not arrive within {BODY_SECONDS:.0f} s") from None
+    return bytes(body)
+
+
+__all__ = ["BODY_SECONDS", "Answer", "Door", "Endpoint", "Handler", "StreamHandler", "refuse_route", "tell_bug"]

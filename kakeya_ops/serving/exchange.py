@@ -1,0 +1,195 @@
+"""Cards to and from every host of the inventory, and what each way to it is worth.
+
+One thread for each endpoint: a host that hangs holds up nobody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kakeya_ops.errors import PeerError
+from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
+from kakeya_ops.peer.client import PeerClient
+from kakeya_ops.peer.connection import Endpoint, StopFlag, Timeouts
+from kakeya_ops.serving.card_book import Conflict, DuplicateNode
+from kakeya_ops.serving.node import Node
+from kakeya_ops.units import NodeId
+
+PERIOD_SECONDS = 2.0
+_MEASURED = 9
+"""RTTs and rates are medians of so many, so that one disturbed exchange moves nothing."""
+_LEAST_TRANSFER_BYTES = 64 * 1024
+"""Shorter transfers tell more of the round trip than of the rate."""
+_TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0)
+_JOIN_SECONDS = 10.0
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Link:
+    """The best way to a node at present. What was not measured yet is None, as is `last_error` when all is well."""
+
+    endpoint: Endpoint
+    rtt_seconds: float | None
+    bytes_per_second: float | None
+    last_error: str | None
+
+    @property
+    def up(self) -> bool:
+        """Whether the last exchange over it worked."""
+        return self.last_error is None and self.rtt_seconds is not None
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value."""
+        return {
+            "network": self.endpoint.network,
+            "address": self.endpoint.address,
+            "port": self.endpoint.port,
+            "rtt_seconds": self.rtt_seconds,
+            "bytes_per_second": self.bytes_per_second,
+            "last_error": self.last_error,
+        }
+
+
+class Exchange:
+    """Runs from `start` to `stop`; may be asked from any thread. `clock` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        node: Node,
+        hosts: Mapping[NodeId, Sequence[InventoryEndpoint]],
+        *,
+        period_seconds: float = PERIOD_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._period_seconds = period_seconds
+        self._clock = clock
+        self._stop = StopFlag()
+        self._changed = threading.Condition()
+        self._round = 0
+        self._told: frozenset[Conflict] = frozenset()
+        self._ways = {
+            host: [_Way(node, host, endpoint) for endpoint in endpoints]
+            for host, endpoints in hosts.items()
+            if host != node.id
+        }
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Begin to exchange."""
+        for ways in self._ways.values():
+            for way in filter(lambda way: way.usable, ways):
+                thread = threading.Thread(target=self._watch, args=(way,), name=f"cards-{way.node}", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def stop(self) -> None:
+        """End, breaking off what is under way."""
+        self._stop.stop()
+        self.wake()
+        for thread in self._threads:
+            thread.join(_JOIN_SECONDS)
+        for ways in self._ways.values():
+            for way in ways:
+                way.client.close()
+
+    def wake(self) -> None:
+        """Exchange now, instead of at the end of the period."""
+        with self._changed:
+            self._round += 1
+            self._changed.notify_all()
+
+    def wait_until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until `condition` holds, which is looked at after every exchange; False after `seconds`."""
+        with self._changed:
+            return self._changed.wait_for(condition, seconds)
+
+    def links(self) -> dict[str, Link]:
+        """The best way to each node of the inventory; one that fails is told as long as there is no better."""
+        return {node: best.link() for node, ways in self._ways.items() if (best := _best(ways))}
+
+    def client(self, node: str) -> PeerClient | None:
+        """A client of `node` over its best way, or None if no way works."""
+        best = _best(self._ways.get(NodeId(node), ()))
+        return best.client if best and best.link().up else None
+
+    def observe_transfer(self, node: str, nbytes: int, seconds: float) -> None:
+        """Learn the rate of the best way to `node` from a transfer that nothing else held up."""
+        best = _best(self._ways.get(NodeId(node), ()))
+        if best and nbytes >= _LEAST_TRANSFER_BYTES and seconds > 0:
+            best.rates.append(nbytes / seconds)
+
+    def _watch(self, way: _Way) -> None:
+        while not self._stop.stopped:
+            seen = self._round
+            self._exchange(way)
+            with self._changed:
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._is_called(seen), self._period_seconds)
+
+    def _is_called(self, seen: int) -> bool:
+        return self._stop.stopped or self._round != seen
+
+    def _exchange(self, way: _Way) -> None:
+        cards = self._node.cards
+        began = self._clock()
+        try:
+            known = way.client.exchange(cards.fresh().values(), self._stop)
+        except PeerError as error:
+            way.error = error.message
+            return
+        way.rtts.append(self._clock() - began)
+        way.error = None
+        cards.merge(known)
+        self._tell_conflicts(frozenset(cards.conflicts()))
+
+    def _tell_conflicts(self, conflicts: frozenset[Conflict]) -> None:
+        with self._changed:
+            news, self._told = conflicts - self._told, conflicts
+        for conflict in news:
+            _logger.error("%s", DuplicateNode(conflict).message)
+
+
+class _Way:
+    """One endpoint of one host, and what is known of it."""
+
+    def __init__(self, caller: Node, node: NodeId, endpoint: InventoryEndpoint) -> None:
+        self.node = node
+        self.priority = endpoint.priority
+        self.usable = endpoint.in_clear
+        self.endpoint = Endpoint(endpoint.address, endpoint.port, endpoint.network)
+        self.client = PeerClient(node, self.endpoint, caller.caller, caller.identity.layout, _TIMEOUTS)
+        self.rtts: deque[float] = deque(maxlen=_MEASURED)
+        self.rates: deque[float] = deque(maxlen=_MEASURED)
+        self.error: str | None = "not tried yet" if self.usable else f"{self.endpoint} is not trusted with clear text"
+
+    def link(self) -> Link:
+        rates, rtts = tuple(self.rates), tuple(self.rtts)
+        return Link(
+            endpoint=self.endpoint,
+            rtt_seconds=statistics.median(rtts) if rtts else None,
+            bytes_per_second=statistics.median(rates) if rates else None,
+            last_error=self.error,
+        )
+
+
+def _best(ways: Sequence[_Way]) -> _Way | None:
+    """One that works before one that does not, then by priority, then by RTT."""
+
+    def rank(way: _Way) -> tuple[bool, int, float]:
+        link = way.link()
+        return not link.up, -way.priority, link.rtt_seconds or 0.0
+
+    return min(ways, key=rank, default=None)
+
+
+__all__ = ["PERIOD_SECONDS", "Exchange", "Link"]

@@ -1,0 +1,151 @@
+"""One running node: who it is, what it holds, how it is, and the card that says so."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import psutil
+
+from kakeya_ops import __version__
+from kakeya_ops.kv.identity import CacheIdentity
+from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
+from kakeya_ops.peer.signed import Caller
+from kakeya_ops.secret import Secret
+from kakeya_ops.serving.card_book import CardBook
+from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.units import BlockHash, NodeId
+from kakeya_ops.wire.cards import Card, Endpoint, Load, PoolUse, Role
+from kakeya_ops.wire.signing import NodeSigner, RequestGate
+
+if TYPE_CHECKING:
+    from kakeya_ops.engine.engine import Engine
+    from kakeya_ops.serving.jobs import JobBook
+
+CARD_SECONDS = 15.0
+"""How long a card counts; nodes exchange cards several times as often."""
+IDLE_STALE_SECONDS = 10.0
+"""An idle engine tests itself every two seconds."""
+BUSY_STALE_SECONDS = 60.0
+"""A busy engine gives a sign after each chunk and step, the longest of which is far shorter on any machine of use."""
+
+_PROBE = PartKey(BlockHash(bytes(32)), 0xFFFF)
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback."""
+
+    id: NodeId
+    role: Role
+    tenant: str
+    keys: Sequence[Secret] = ()
+    endpoints: Sequence[Endpoint] = ()
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the node can do its work now, and if not, why."""
+
+    healthy: bool
+    reason: str | None = None
+    age_seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Node:
+    """A node of any role. A worker and a head have an `engine`; a worker has `jobs` besides."""
+
+    settings: NodeSettings
+    pool: BlockPool
+    identity: CacheIdentity
+    engine: Engine | None = None
+    jobs: JobBook | None = None
+    counters: Counters = field(default_factory=Counters)
+    epoch: int = field(default_factory=time.time_ns)
+    instance: str = field(default_factory=lambda: secrets.token_hex(16))
+
+    def __post_init__(self) -> None:
+        self._document = self.identity.to_json()
+        self.cards = CardBook(self.card, time.monotonic)
+        self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=self.fleet_key is None)
+        self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
+        self.counters.follow(CounterName.EVICTIONS, lambda: self.pool.stats().evictions)
+
+    @property
+    def id(self) -> NodeId:
+        """Its host's name in the inventory."""
+        return self.settings.id
+
+    @property
+    def role(self) -> Role:
+        """What it does for the fleet."""
+        return self.settings.role
+
+    @property
+    def fleet_key(self) -> Secret | None:
+        """The key that it signs with, None in an unsigned fleet."""
+        return self.settings.keys[0] if self.settings.keys else None
+
+    @property
+    def caller(self) -> Caller:
+        """How it presents itself to peers."""
+        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key)
+
+    def health(self) -> Health:
+        """From the engine's own heartbeat, or from a test of the pool; never waits for work that is going on."""
+        return self._engine_health(self.engine) if self.engine else self._pool_health()
+
+    def card(self) -> Card:
+        """What it says about itself now."""
+        engine, pool = self.engine, self.pool.stats()
+        return Card(
+            node=self.id,
+            role=self.role,
+            epoch=self.epoch,
+            instance=self.instance,
+            version=__version__,
+            endpoints=tuple(self.settings.endpoints),
+            identity=self.identity.digest,
+            identity_document=self._document,
+            runtime=engine.runtime.to_json() if engine else None,
+            load=self._load(),
+            prefill_tokens_per_second=engine.measured.tokens_per_second if engine else None,
+            free_memory_bytes=psutil.virtual_memory().available,
+            pool=PoolUse(used_bytes=pool.used_bytes, budget_bytes=pool.budget_bytes),
+            counters=dict(self.counters.snapshot()),
+            issued_at=time.time(),
+            ttl_seconds=CARD_SECONDS,
+            healthy=self.health().healthy,
+        )
+
+    def _load(self) -> Load:
+        if self.engine is None:
+            return Load(queued=0, running=0, queue_seconds=0.0)
+        waiting = self.engine.queued
+        return Load(
+            queued=max(waiting - 1, 0),
+            running=min(waiting, 1) + self.engine.decoding,
+            queue_seconds=self.engine.queue_seconds(),
+        )
+
+    def _engine_health(self, engine: Engine) -> Health:
+        beat = engine.heartbeat()
+        if not beat.alive:
+            return Health(False, "the compute thread has stopped", beat.age_seconds)
+        limit = BUSY_STALE_SECONDS if beat.busy else IDLE_STALE_SECONDS
+        if beat.age_seconds > limit:
+            return Health(False, f"the compute thread has not moved for {beat.age_seconds:.0f} s", beat.age_seconds)
+        return Health(True, None, beat.age_seconds)
+
+    def _pool_health(self) -> Health:
+        """Keep and find one byte, which stays."""
+        if self.pool.put(_PROBE, StoredPart.of(b"\0")) and self.pool.holds(_PROBE):
+            return Health(True)
+        return Health(False, "the pool takes nothing more: all of it is in use")
+
+
+__all__ = ["BUSY_STALE_SECONDS", "CARD_SECONDS", "IDLE_STALE_SECONDS", "Health", "Node", "NodeSettings"]

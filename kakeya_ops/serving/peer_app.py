@@ -1,0 +1,166 @@
+"""The peer protocol as an app: the same for workers, caches and heads."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from kakeya_ops.errors import InputError, PoolFull, RefusedError, StreamCorrupt
+from kakeya_ops.kv.hashing import tenant_key
+from kakeya_ops.kv.pool import Lease, PartKey, StoredPart
+from kakeya_ops.kv.prefix import longest_resume
+from kakeya_ops.peer.client import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PATH, LOOKUP_PATH, PREFILL_PATH
+from kakeya_ops.peer.stream import stored
+from kakeya_ops.serving.counters import CONTENT_TYPE, CounterName
+from kakeya_ops.serving.door import Answer, Door, refuse_route, tell_bug
+from kakeya_ops.serving.job import Wish
+from kakeya_ops.serving.job_stream import Bell, JobStream
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.prompts import Naming, Prompt
+from kakeya_ops.serving.streams import Frame, FrameStream, Upload, block_frames_bytes
+from kakeya_ops.wire.bodies import FetchRequest, LookupReply, LookupRequest, PrefillRequest, StreamHeader
+from kakeya_ops.wire.cards import CardsExchange
+from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
+from kakeya_ops.wire.signing import Caller
+
+
+def make_peer_app(node: Node) -> Starlette:
+    """The app that answers `node`'s peers."""
+    app, door = _PeerApp(node), Door(node)
+    return Starlette(
+        routes=[
+            Route("/healthz", app.health, methods=["GET"]),
+            Route("/metrics", app.metrics, methods=["GET"]),
+            Route(CARD_PATH, door.small(app.card), methods=["GET"]),
+            Route(CARDS_PATH, door.small(app.exchange, CardsExchange.limit_bytes), methods=["POST"]),
+            Route(LOOKUP_PATH, door.small(app.lookup, LookupRequest.limit_bytes), methods=["POST"]),
+            Route(FETCH_PATH, door.small(app.fetch, FetchRequest.limit_bytes), methods=["POST"]),
+            Route(PREFILL_PATH, door.small(app.prefill, PrefillRequest.limit_bytes), methods=["POST"]),
+            Route(BLOCKS_PATH, door.streamed(app.store), methods=["PUT"]),
+        ],
+        exception_handlers={HTTPException: refuse_route, Exception: tell_bug},
+    )
+
+
+class _PeerApp:
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._door = Door(node)
+
+    async def health(self, request: Request) -> Response:
+        """Open to all; 503 with the reason when the node cannot do its work."""
+        health = self._node.health()
+        body = {
+            "status": "ok" if health.healthy else "failing",
+            "node": self._node.id,
+            "role": self._node.role,
+            "reason": health.reason,
+            "age_seconds": round(health.age_seconds, 3),
+        }
+        return JSONResponse(body, 200 if health.healthy else 503)
+
+    async def metrics(self, request: Request) -> Response:
+        """Open to all; Prometheus' text format."""
+        return Response(self._node.counters.render(), media_type=CONTENT_TYPE)
+
+    async def card(self, caller: Caller, body: bytes) -> Answer:
+        return self._door.reply(caller, self._node.card().encode())
+
+    async def exchange(self, caller: Caller, body: bytes) -> Answer:
+        self._node.cards.merge(CardsExchange.parse(body).cards)
+        known = tuple(self._node.cards.fresh().values())
+        return self._door.reply(caller, CardsExchange(cards=known).encode())
+
+    async def lookup(self, caller: Caller, body: bytes) -> Answer:
+        request = LookupRequest.parse(body)
+        self._door.check_identity(caller, request.identity)
+        reply = await run_in_threadpool(self._look_up, request)
+        self._node.counters.add(CounterName.LOOKUPS)
+        return self._door.reply(caller, reply.encode())
+
+    async def fetch(self, caller: Caller, body: bytes) -> Answer:
+        request = FetchRequest.parse(body)
+        self._door.check_identity(caller, request.identity)
+        layout = self._node.identity.layout
+        lease = self._node.pool.pin(key for key in request.keys if key.part < len(layout.parts))
+        header = self._header().encode()
+        length = 2 * HEAD_BYTES + len(header) + block_frames_bytes(request.keys, lease.parts)
+        frames = self._fetched(caller, header, request, lease)
+        self._node.counters.add(CounterName.FETCHES)
+        self._node.counters.add(CounterName.BYTES_SENT, sum(part.nbytes for part in lease.parts.values()))
+        return FrameStream(frames, lease.release, length)
+
+    async def prefill(self, caller: Caller, body: bytes) -> Answer:
+        request = PrefillRequest.parse(body)
+        self._door.check_identity(caller, request.identity)
+        jobs = self._node.jobs
+        if jobs is None:
+            raise RefusedError(f"{self._node.id} is a {self._node.role}: it computes nothing for others")
+        bell = Bell()
+        wish = await run_in_threadpool(self._wish, request)
+        subscription = await run_in_threadpool(jobs.subscribe, wish, bell.ring)
+        stream = JobStream(self._node, caller, request)
+        return FrameStream(stream.frames(subscription, bell), stream.finish(subscription))
+
+    async def store(self, caller: Caller, request: Request) -> Answer:
+        """Keep a stream of blocks, visible only when all of it has come."""
+        announced = request.headers.get("content-length", "")
+        if not announced.isdecimal() or len(announced) > 15:
+            raise InputError("a stream of blocks must say its length")
+        with self._node.pool.reserve(int(announced)) as reservation:
+            parts = await self._receive(caller, request)
+            if not reservation.put_all(parts):
+                raise PoolFull(sum(part.nbytes for part in parts.values()), self._node.pool.budget_bytes)
+        self._node.counters.add(CounterName.BYTES_STORED, sum(part.nbytes for part in parts.values()))
+        return self._door.reply(caller, LookupReply(resume_blocks=0, parts_held=len(parts)).encode())
+
+    def _look_up(self, request: LookupRequest) -> LookupReply:
+        layout, pool, hashes = self._node.identity.layout, self._node.pool, request.block_hashes
+        blocks = longest_resume(layout, hashes, pool.holds, len(hashes))
+        # Whoever asks is about to fetch.
+        pool.touch_prefix(PartKey(hashes[block], part) for block, part in layout.needed(blocks))
+        held = sum(pool.holds(PartKey(hash, part)) for hash in hashes for part in range(len(layout.parts)))
+        return LookupReply(resume_blocks=blocks, parts_held=held)
+
+    def _wish(self, request: PrefillRequest) -> Wish:
+        identity = self._node.identity
+        naming = Naming(identity.layout, identity.digest, tenant_key(self._node.fleet_key, request.tenant))
+        prompt = Prompt.hash(request.request_id, request.tenant, request.tokens, naming)
+        return Wish(prompt, request.from_blocks, request.blocks)
+
+    async def _fetched(
+        self, caller: Caller, header: bytes, request: FetchRequest, lease: Lease
+    ) -> AsyncIterator[Frame]:
+        writer = FrameWriter(stream_key(caller.key, "down", caller.nonce))
+        yield writer.encode(FrameType.HEADER, header)
+        for wanted in request.blocks:
+            part = lease.parts.get(wanted.key)
+            if part is not None:
+                yield writer.encode_block(wanted.key, wanted.block, part)
+        yield writer.encode(FrameType.END)
+
+    async def _receive(self, caller: Caller, request: Request) -> dict[PartKey, StoredPart]:
+        """The blocks of an upload; the reservation bounds how many there can be."""
+        reader = FrameReader(stream_key(caller.key, "up", caller.nonce), self._node.identity.layout, peer=caller.node)
+        parts: dict[PartKey, StoredPart] = {}
+        async for head, payload in Upload(reader, request.stream()).frames():
+            if head.type is FrameType.HEADER:
+                self._door.check_identity(caller, StreamHeader.parse(bytes(payload)).identity)
+            elif head.type is FrameType.BLOCK:
+                parts[head.key] = stored(head, payload)
+            elif head.type is not FrameType.END:
+                raise StreamCorrupt(caller.node, f"sent a {head.type.name} frame instead of blocks")
+        return parts
+
+    def _header(self) -> StreamHeader:
+        node = self._node
+        return StreamHeader(node=node.id, epoch=node.epoch, instance=node.instance, identity=node.identity.digest)
+
+
+__all__ = ["make_peer_app"]
