@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kakeya_ops.errors import PeerError
@@ -134,7 +135,7 @@ class Exchange:
             self._exchange(way)
             with self._changed:
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_called(seen), self._period_seconds)
+                self._changed.wait_for(partial(self._is_called, seen), self._period_seconds)
 
     def _is_called(self, seen: int) -> bool:
         return self._stop.stopped or self._round != seen
