@@ -174,13 +174,14 @@ def _payload(evidence: Evidence) -> str:
 
 
 def _layout(evidence: Evidence) -> KvLayout:
-    """The layout in the identity document on the worker's card, which the head's own digest vouches for."""
-    document = evidence.card.within("identity_document").document or {}
+    """The layout in the head's identity document, for which the digest in its signed receipt vouches."""
+    document = evidence.head.within("identity_document").document or {}
     try:
         identity = CacheIdentity.from_json(dict(document))
     except (KeyError, TypeError, ValueError) as error:
-        raise MissingFact(f"the worker's identity document cannot be read: {error}") from error
-    _require_equal("the digest of the worker's identity document", identity.digest, evidence.head.get("identity"))
+        raise MissingFact(f"the head's identity document cannot be read: {error}") from error
+    expected = evidence.cold.facts.get("identity")
+    _require_equal("the digest of the head's identity document", identity.digest, expected)
     return identity.layout
 
 

@@ -15,7 +15,6 @@ from kakeya_ops.errors import PeerRefused, PeerTimeout, PeerUnreachable
 from kakeya_ops.secret import Secret
 
 REQUEST_ID_HEADER = "X-Request-Id"
-RECEIPT_HEADER = "X-Kakeya-Receipt"
 _CONNECT_SECONDS = 5.0
 _ANSWER_SECONDS = 300.0
 
@@ -58,8 +57,10 @@ class HeadClient:
         return self._json(self._send("GET", "/v1/network/nodes"))
 
     def receipt(self, request_id: str) -> dict[str, Any]:
-        """The signed receipt of one request."""
-        return self._json(self._send("GET", f"/v1/network/receipts/{quote(request_id, safe='')}"))
+        """The signed receipt of one request, without the digest that the API adds to it."""
+        document = self._json(self._send("GET", f"/v1/network/receipts/{quote(request_id, safe='')}"))
+        document.pop("digest", None)
+        return document
 
     def healthy(self) -> bool:
         """Whether ``/healthz`` says yes; False too when nothing answers."""
@@ -136,4 +137,4 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-__all__ = ["RECEIPT_HEADER", "REQUEST_ID_HEADER", "Completion", "HeadClient"]
+__all__ = ["REQUEST_ID_HEADER", "Completion", "HeadClient"]

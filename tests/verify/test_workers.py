@@ -29,6 +29,7 @@ def test_a_cache_is_no_proof_and_is_named() -> None:
         ({"role": None}, "not a worker"),
         ({"reachable": False}, "cannot be reached"),
         ({"healthy": False}, "not healthy"),
+        ({"usable": False}, "after it failed"),
         ({"identity_match": None}, "another cache identity"),
         (
             {
