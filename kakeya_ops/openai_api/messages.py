@@ -28,7 +28,7 @@ def _only_text(kind: Any) -> Any:
 def _read_arguments(text: Any) -> Any:
     """The object in a tool call's `text`; templates write it out themselves."""
     try:
-        arguments = from_json(text or "{}") if isinstance(text, str) else None
+        arguments = from_json(text or "{}", allow_inf_nan=False) if isinstance(text, str) else None
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):

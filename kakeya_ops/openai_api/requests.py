@@ -18,6 +18,7 @@ IGNORED_PARAMETERS = frozenset(
         "metadata",
         "parallel_tool_calls",
         "prompt_cache_key",
+        "prompt_cache_options",
         "prompt_cache_retention",
         "safety_identifier",
         "service_tier",
@@ -172,6 +173,7 @@ class ChatBody(CompletionParameters):
     chat_template_kwargs: Annotated[dict[str, Any], AfterValidator(_template_arguments)] | None = None
     modalities: Annotated[list[str] | None, _only(["text"])] = None
     audio: Absent = None
+    moderation: Absent = None
     prediction: Absent = None
     web_search_options: Absent = None
     functions: Absent = None

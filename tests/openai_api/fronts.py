@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import openai
 
-from kakeya_ops.engine.contract import DecodeEvent, Ticket, TokenEvent
+from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.settings import ApiSettings
@@ -24,7 +24,7 @@ class LocalHead:
     """The `Head` of one engine without a fleet: it computes everything itself.
 
     `prefix` is what it says of each prompt's prefix, `refusal` is raised instead of taking a request, and while
-    `hold_prefix` is not set no prefix is ready.
+    `hold_prefix` is not set no prefix is ready. With `failure` each request fails before its first token.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -39,6 +39,7 @@ class LocalHead:
         self.decoding = threading.Event()
         self.cancelled = threading.Event()
         self.refusal: Exception | None = None
+        self.failure: Exception | None = None
         self.hold_prefix: threading.Event | None = None
 
     def submit(self, request: GenerateRequest, on_event: OnHeadEvent) -> Ticket:
@@ -49,6 +50,9 @@ class LocalHead:
 
         def relay(event: DecodeEvent) -> None:
             nonlocal announced
+            if self.failure:
+                on_event(FailedEvent(self.failure))
+                return
             if isinstance(event, TokenEvent) and not announced:
                 announced = True
                 if self.hold_prefix:

@@ -10,9 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
-from openai_api.fronts import MODEL, Front, Serve
 
 from kakeya_ops.openai_api.settings import ApiLimits, ApiSettings
+from openai_api.fronts import MODEL, Front, Serve
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from openai_api.fronts import Front, Serve
 
 from kakeya_ops.openai_api.settings import ApiLimits, ApiSettings
+from openai_api.fronts import Front, Serve
 
 
 @pytest.fixture

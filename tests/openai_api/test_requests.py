@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming as ChatParameters
 from openai.types.completion_create_params import CompletionCreateParamsNonStreaming as TextParameters
@@ -110,7 +110,7 @@ def test_the_newer_name_of_max_tokens_is_kept_for_the_complaint() -> None:
 
 
 def test_harmless_parameters_are_ignored_whatever_they_hold() -> None:
-    assert chat(**dict.fromkeys(IGNORED_PARAMETERS, [1, {"a": None}])).sampling() == Sampling()
+    assert chat(**{name: [1, {"a": None}] for name in IGNORED_PARAMETERS}).sampling() == Sampling()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_every_parameter_of_openais_api_was_decided_on(known: type) -> None:
     """What its client can send is supported, refused or ignored on purpose, and not merely unknown."""
     body: type[BaseModel] = ChatBody if known is ChatParameters else TextBody
     decided = set(body.model_fields) | IGNORED_PARAMETERS
-    assert set(known.__annotations__) | set(known.__base__.__annotations__) <= decided
+    assert set(known.__annotations__) - decided == set()
 
 
 def test_the_first_parameter_at_fault_is_named() -> None:
@@ -152,20 +152,25 @@ VALUES = st.recursive(
 NAMES = st.sampled_from(sorted(set(ChatBody.model_fields) | set(TextBody.model_fields))) | st.text(max_size=8)
 
 
+@settings(deadline=None)
 @given(body=st.dictionaries(NAMES, VALUES, max_size=4), good=st.booleans(), kind=st.sampled_from([ChatBody, TextBody]))
 def test_any_object_is_a_request_or_a_fault_with_a_name(
     body: dict[str, Any], good: bool, kind: type[BaseModel]
 ) -> None:
     whole = ({"messages": [USER]} if kind is ChatBody else {"prompt": "x"}) | body if good else body
+    parsed: BaseModel | ApiError
     try:
         parsed = parse_body(kind, json.dumps(whole).encode())
     except ApiError as error:
-        assert error.status == 400
-        assert error.param is not None or error.code == "invalid_json"
+        parsed = error
+    if isinstance(parsed, ApiError):
+        assert parsed.status == 400
+        assert parsed.param is not None or parsed.code == "invalid_json"
     else:
         assert isinstance(parsed, kind)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_request_or_a_fault(content: bytes) -> None:
     with pytest.raises(ApiError):
