@@ -44,6 +44,8 @@ def test_an_unsigned_fleet_stays_on_loopback(load: Load, faults: Faults, base: s
     [(path, line, message)] = faults(unsigned.replace("127.0.0.1", "10.0.0.1"))
     assert (path, line) == ("fleet.key_file", 1)
     assert message == "must name a file: head is reached at 10.0.0.1, and an unsigned fleet is for loopback alone"
+    beside = unsigned.replace("127.0.0.1", "10.0.0.1").replace("hosts:", "cach: {}\nhosts:")
+    assert [path for path, _, _ in faults(beside)] == ["fleet.key_file", "cach"]
 
 
 def test_groups_name_hosts_that_exist_once_each(load: Load, faults: Faults, base: str) -> None:

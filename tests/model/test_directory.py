@@ -189,6 +189,13 @@ def test_nested_keys_keep_their_place() -> None:
     }
 
 
+def test_a_dot_within_a_key_is_not_a_way_into_a_section() -> None:
+    nested, dotted = opened({"a": {"b": 1}}), opened({"a.b": 1})
+    assert nested.geometry() != dotted.geometry()
+    assert opened({'"a': {'b"': 1}}).geometry() != dotted.geometry()
+    assert opened({"a": {"rope": 1}}).rope() != opened({"a.rope": 1}).rope()
+
+
 def test_quantization_in_mlx_lms_order_of_preference() -> None:
     four, eight = {"bits": 4}, {"bits": 8}
     assert opened({"quantization": four, "quantization_config": eight}, {"bits": 2}).quantization() == four
