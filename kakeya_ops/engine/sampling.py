@@ -1,17 +1,19 @@
-"""How one request's next token is chosen: mlx-lm's filters and processors, with random numbers of its own.
+"""How one request's next token is chosen, with random numbers of its own.
 
 mlx-lm's samplers draw from a state that all of a thread's requests share, so that a seed would only be good for a
-request that runs alone. Here each request splits a key of its own.
+request that runs alone. Here each request splits a key of its own. And they are compiled anew for each value of top_p,
+min_p and temperature, with everybody waiting (seconds on a CPU); these are not.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Callable
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.sample_utils import apply_min_p, apply_top_k, apply_top_p, greedy_sampler, make_logits_processors
+from mlx_lm.sample_utils import apply_top_k, greedy_sampler, make_logits_processors
 
 from kakeya_ops.engine.contract import Sampling
 
@@ -54,12 +56,23 @@ class _Drawn:
         """`logprobs` without the tokens that are not to be chosen, in mlx-lm's order of filters."""
         wanted = self._sampling
         if wanted.top_p < 1:
-            logprobs = apply_top_p(logprobs, wanted.top_p)
+            logprobs = _keep_mass(logprobs, wanted.top_p)
         if wanted.min_p > 0:
-            logprobs = apply_min_p(logprobs, wanted.min_p)
+            logprobs = _keep_above(logprobs, logprobs.max(axis=-1, keepdims=True) + math.log(wanted.min_p))
         if 0 < wanted.top_k < logprobs.shape[-1]:
             logprobs = apply_top_k(logprobs, wanted.top_k)
         return logprobs
+
+
+def _keep_mass(logprobs: mx.array, mass: float) -> mx.array:
+    """The fewest most likely tokens that together have at least `mass`, and those as likely as the last of them."""
+    ascending = mx.sort(logprobs.astype(mx.float32), axis=-1)
+    likelier = mx.cumsum(mx.exp(ascending), axis=-1, reverse=True, inclusive=False)
+    return _keep_above(logprobs, mx.where(likelier < mass, ascending, math.inf).min(axis=-1, keepdims=True))
+
+
+def _keep_above(logprobs: mx.array, least: mx.array) -> mx.array:
+    return mx.where(logprobs < least, -math.inf, logprobs)
 
 
 __all__ = ["Sampler", "build_processors", "build_sampler"]
