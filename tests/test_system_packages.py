@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 import system_packages
 from system_packages import NEEDS, Need, require, summarize
 
