@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from kakeya_ops.kv.identity import CacheIdentity, Runtime
-from kakeya_ops.serving.compatibility import find_difference
 from kakeya_ops.serving.counters import CounterName, Counters
-from kakeya_ops.serving.exchange import Link
+from kakeya_ops.serving.fleet import Known
 from kakeya_ops.serving.receipts import Receipt
-from kakeya_ops.wire.cards import Card
 
 
-def describe_node(card: Card, link: Link | None, identity: CacheIdentity, runtime: Runtime) -> dict[str, Any]:
+def describe_node(known: Known) -> dict[str, Any]:
     """One node: what its card says, how it is reached, and whether its KV is ours."""
-    difference = find_difference(card, identity, runtime)
+    card, link = known.card, known.link
     return {
         "node": card.node,
         "role": card.role,
@@ -22,28 +20,20 @@ def describe_node(card: Card, link: Link | None, identity: CacheIdentity, runtim
         "epoch": card.epoch,
         "instance": card.instance,
         "healthy": card.healthy,
-        "reachable": link is not None and link.last_error is None,
+        "reachable": known.reachable,
+        "usable": known.usable,
         "identity": card.identity,
-        "identity_match": difference is None,
-        "identity_difference": difference.to_json() if difference else None,
+        "identity_match": known.difference is None,
+        "identity_difference": known.difference.to_json() if known.difference else None,
         "prefill_tokens_per_second": card.prefill_tokens_per_second,
         "load": card.load.model_dump(),
         "pool": card.pool.model_dump(),
         "free_memory_bytes": card.free_memory_bytes,
         "counters": dict(card.counters),
         "issued_at": card.issued_at,
-    } | describe_link(link)
-
-
-def describe_link(link: Link | None) -> dict[str, Any]:
-    """The endpoint in use and what was measured on it; every value None where there is none."""
-    endpoint = link.endpoint if link else None
-    return {
-        "endpoint": f"{endpoint.address}:{endpoint.port}" if endpoint else None,
-        "network": endpoint.network if endpoint else None,
+        "endpoint": str(link.endpoint) if link else None,
+        "link": link.to_json() if link else None,
         "rtt_seconds": link.rtt_seconds if link else None,
-        "bytes_per_second": link.bytes_per_second if link else None,
-        "last_error": link.last_error if link else None,
     }
 
 
@@ -62,12 +52,12 @@ def describe_tokens(counters: Counters) -> dict[str, Any]:
     }
 
 
-def describe_summary(counters: Counters, cards: tuple[Card, ...]) -> dict[str, Any]:
+def describe_summary(counters: Counters, nodes: Sequence[Known]) -> dict[str, Any]:
     """The fleet's totals."""
     return {
-        "nodes": len(cards),
-        "workers": sum(card.role == "worker" for card in cards),
-        "caches": sum(card.role == "cache" for card in cards),
+        "nodes": len(nodes),
+        "workers": sum(known.card.role == "worker" for known in nodes),
+        "caches": sum(known.card.role == "cache" for known in nodes),
         "counters": counters.snapshot(),
         "fallbacks_by_reason": counters.by_reason(CounterName.FALLBACKS),
         "by_worker": counters.by_worker(),
@@ -92,7 +82,6 @@ def describe_request(receipt: Receipt) -> dict[str, Any]:
 
 
 __all__ = [
-    "describe_link",
     "describe_node",
     "describe_request",
     "describe_summary",

@@ -11,15 +11,17 @@ from starlette.routing import Route
 from kakeya_ops.front.network import describe_node, describe_request, describe_summary, describe_tokens
 from kakeya_ops.openai_api.errors import ApiError
 from kakeya_ops.openai_api.settings import ApiSettings, authorize
+from kakeya_ops.serving.card_book import DuplicateNode
 from kakeya_ops.serving.counters import CONTENT_TYPE
+from kakeya_ops.serving.fleet import Fleet
 from kakeya_ops.serving.head import HeadService
 
 _LISTED = 50
 
 
-def network_routes(head: HeadService, settings: ApiSettings) -> list[Route]:
+def network_routes(head: HeadService, fleet: Fleet, settings: ApiSettings) -> list[Route]:
     """Routes to be mounted beside the OpenAI API; they raise `ApiError` for the app to answer."""
-    api = _Network(head, settings)
+    api = _Network(head, fleet, settings)
     return [
         Route("/v1/network/summary", api.summary, methods=["GET"]),
         Route("/v1/network/nodes", api.nodes, methods=["GET"]),
@@ -31,22 +33,19 @@ def network_routes(head: HeadService, settings: ApiSettings) -> list[Route]:
 
 
 class _Network:
-    def __init__(self, head: HeadService, settings: ApiSettings) -> None:
+    def __init__(self, head: HeadService, fleet: Fleet, settings: ApiSettings) -> None:
         self._head = head
+        self._fleet = fleet
         self._node = head.node
         self._settings = settings
 
     async def summary(self, request: Request) -> Response:
         authorize(request, self._settings)
-        return JSONResponse(describe_summary(self._node.counters, self._node.cards.live()))
+        return JSONResponse(describe_summary(self._node.counters, self._fleet.known()))
 
     async def nodes(self, request: Request) -> Response:
         authorize(request, self._settings)
-        links = self._node.links()
-        nodes = [
-            describe_node(card, links.get(card.node), self._head.identity, self._head.runtime)
-            for card in self._node.cards.live()
-        ]
+        nodes = [describe_node(known) for known in self._fleet.known()]
         return JSONResponse({"head": self._describe_head(), "nodes": nodes, "conflicts": self._conflicts()})
 
     async def prefill(self, request: Request) -> Response:
@@ -87,7 +86,7 @@ class _Network:
         }
 
     def _conflicts(self) -> list[str]:
-        return [conflict.message for conflict in self._node.cards.conflicts()]
+        return [DuplicateNode(conflict).message for conflict in self._node.cards.conflicts()]
 
 
 __all__ = ["network_routes"]

@@ -28,7 +28,7 @@ _MEASURED = 9
 """RTTs and rates are medians of so many, so that one disturbed exchange moves nothing."""
 _LEAST_TRANSFER_BYTES = 64 * 1024
 """Shorter transfers tell more of the round trip than of the rate."""
-_TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0)
+_TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0, silence_seconds=10.0)
 _JOIN_SECONDS = 10.0
 
 _logger = logging.getLogger(__name__)

@@ -46,10 +46,21 @@ class Delivery:
 class Source(Protocol):
     """A peer that can deliver blocks."""
 
-    node: str
-    epoch: int
-    instance: str
-    link: dict[str, Any]
+    @property
+    def node(self) -> str:
+        """Its node id."""
+
+    @property
+    def epoch(self) -> int:
+        """When its process started, in nanoseconds of Unix time."""
+
+    @property
+    def instance(self) -> str:
+        """The random number of its process."""
+
+    @property
+    def link(self) -> dict[str, Any]:
+        """The way to it, for receipts."""
 
     def fetch(self, order: Order, on_part: OnPart) -> Delivery:
         """Stream what the peer holds. Raises `PeerError`."""

@@ -16,18 +16,23 @@ from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.gather import Gathered, Gathering
-from kakeya_ops.serving.ledger import Ledger
+from kakeya_ops.serving.ledger import Ledger, Settled
 from kakeya_ops.serving.neighbours import Neighbourhood, Survey, survey
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.prompts import Naming, Prompt
-from kakeya_ops.serving.scheduler import Decision, Local, Policy, Rules, choose
+from kakeya_ops.serving.receipts import Receipt
+from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose
 
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """The inventory's `prefill` section, and how many requests may be under way at once."""
+    """The inventory's `prefill` section, and how many requests may be under way at once.
+
+    `context_tokens` bounds prompt and answer of a model that does not say itself how much it takes.
+    """
 
     model_id: str
+    context_tokens: int = 8192
     policy: Policy = "measured"
     min_tokens: int = 128
     require_remote: bool = False
@@ -40,7 +45,7 @@ class HeadService:
     def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
         self.model_id = settings.model_id
         self.text = engine.text
-        self.context_tokens = engine.context_tokens
+        self.context_tokens = engine.context_tokens or settings.context_tokens
         self.vocabulary_size = engine.vocabulary_size
         self.identity = engine.identity
         self.runtime = engine.runtime
@@ -98,7 +103,7 @@ class HeadService:
         gathered = self._gather(answer, gathering, decision, found)
         self._insist(prompt, decision, gathered)
         answer.seconds |= gathered.seconds
-        answer.expect(lambda seconds: self.ledger.settle(answer, prompt, decision, gathered, seconds))
+        answer.expect(lambda seconds: self._settle(Settled(answer, prompt, decision, gathered, seconds)))
         answer.follow(
             self._engine.decode(
                 answer.request.decode, answer.emit, prefix=gathered.assembly, on_block=self._keep(prompt)
@@ -111,7 +116,7 @@ class HeadService:
         return Prompt.hash(request.decode.request_id, request.tenant, request.decode.tokens, naming)
 
     def _rules(self, modes: frozenset[str]) -> Rules:
-        demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
+        demand: Demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
         return Rules(self.settings.policy, self.settings.min_tokens, demand)
 
     def _local(self, gathering: Gathering) -> Local:
@@ -138,17 +143,30 @@ class HeadService:
         if answer.stop.stopped:
             raise Cancelled
         self.ledger.record_transfer(decision, gathered)
-        if gathered.fallback is None:
-            self._neighbourhood.succeeded(decision.node)
-        else:
-            self._neighbourhood.failed(decision.node)
+        self._learn(decision.node, gathered)
         return gathered
+
+    def _learn(self, node: str, gathered: Gathered) -> None:
+        """Let the next decision know how it went; only a mere transfer tells the rate of the link."""
+        remote = gathered.remote
+        if remote is None:
+            self._neighbourhood.failed(node)
+            return
+        self._neighbourhood.succeeded(node)
+        if remote.kind == "import":
+            self._neighbourhood.transferred(node, remote.payload_bytes, remote.transfer_seconds)
 
     def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
         """Refuse a local prefill where the inventory demands a remote one."""
         missing = (prompt.blocks - gathered.blocks) * prompt.layout.block_tokens
         if self.settings.require_remote and missing >= self.settings.min_tokens:
             raise RemoteRequired(gathered.fallback.message if gathered.fallback else decision.reason)
+
+    def _settle(self, settled: Settled) -> Receipt:
+        prompt = settled.prompt
+        # Blocks come one by one, so that the first would be the first to go; but without it the others are of no use.
+        self.node.pool.touch_prefix(prompt.key(*pair) for pair in prompt.layout.needed(prompt.blocks))
+        return self.ledger.settle(settled)
 
     def _keep(self, prompt: Prompt) -> BlockSink:
         def keep(block: int, parts: tuple[StoredPart | None, ...]) -> None:

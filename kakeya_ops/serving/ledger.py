@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.counters import CounterName
@@ -13,6 +15,17 @@ from kakeya_ops.serving.scheduler import Decision
 
 _FASTER = 1.05
 """A worker counts as faster from this ratio of prefill speeds on; below it the difference is noise."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A request whose prefix is in the cache and whose first token is there; `seconds` are its receipt's times."""
+
+    answer: Answer
+    prompt: Prompt
+    decision: Decision
+    gathered: Gathered
+    seconds: dict[str, float]
 
 
 class Ledger:
@@ -37,25 +50,23 @@ class Ledger:
             if remote.pool_tokens:
                 counters.add(CounterName.REMOTE_HITS, worker=worker)
 
-    def settle(
-        self, answer: Answer, prompt: Prompt, decision: Decision, gathered: Gathered, seconds: dict[str, float]
-    ) -> Receipt:
+    def settle(self, settled: Settled) -> Receipt:
         """Sign and keep the receipt of a request whose first token is there."""
-        receipt = self._draw_up(answer, prompt, decision, gathered, seconds).sign(self._node.fleet_key)
+        receipt = self._draw_up(settled).sign(self._node.fleet_key)
         self.receipts.add(receipt)
         counters = self._node.counters
         counters.add(CounterName.TOKENS_COMPUTED_LOCAL, receipt.local_computed_tokens)
-        computed_elsewhere = gathered.remote.computed_tokens if gathered.remote else 0
+        computed_elsewhere = receipt.remote.computed_tokens if receipt.remote else 0
         counters.add(CounterName.TOKENS_REUSED, max(receipt.cached_tokens - computed_elsewhere, 0))
         if receipt.local_pool_tokens:
             counters.add(CounterName.LOCAL_HITS)
         return receipt
 
-    def _draw_up(
-        self, answer: Answer, prompt: Prompt, decision: Decision, gathered: Gathered, seconds: dict[str, float]
-    ) -> Receipt:
-        cached_tokens = gathered.blocks * prompt.layout.block_tokens
-        directive = answer.request.directive
+    def _draw_up(self, settled: Settled) -> Receipt:
+        prompt, gathered = settled.prompt, settled.gathered
+        block_tokens = prompt.layout.block_tokens
+        cached_tokens = gathered.blocks * block_tokens
+        directive = settled.answer.request.directive
         return Receipt(
             request_id=prompt.request_id,
             node=self._node.id,
@@ -64,17 +75,17 @@ class Ledger:
             tenant=prompt.tenant,
             client_nonce=directive.nonce if directive else None,
             prompt_tokens=len(prompt.tokens),
-            block_tokens=prompt.layout.block_tokens,
-            decision=decision,
-            local_pool_tokens=gathered.local_blocks * prompt.layout.block_tokens,
+            block_tokens=block_tokens,
+            decision=settled.decision,
+            local_pool_tokens=gathered.local_blocks * block_tokens,
             remote=gathered.remote,
             local_computed_tokens=len(prompt.tokens) - cached_tokens,
             cached_tokens=cached_tokens,
             fallback=gathered.fallback,
             forgotten_tokens=self._forgotten(len(prompt.tokens)),
             gain=self._gain(gathered),
-            times={name: round(value, 6) for name, value in seconds.items()},
-            started_at=answer.started_at,
+            times={name: round(value, 6) for name, value in settled.seconds.items()},
+            started_at=settled.answer.started_at,
         )
 
     def _forgotten(self, prompt_tokens: int) -> int:
@@ -96,7 +107,9 @@ class Ledger:
     def _is_faster(self, remote: RemotePart) -> bool:
         own = self._engine.measured.tokens_per_second
         seconds = (remote.worker_receipt or {}).get("compute_seconds")
-        return bool(own and seconds) and remote.computed_tokens / seconds > own * _FASTER
+        if not own or not seconds:
+            return False
+        return float(remote.computed_tokens / seconds) > own * _FASTER
 
 
-__all__ = ["Ledger"]
+__all__ = ["Ledger", "Settled"]

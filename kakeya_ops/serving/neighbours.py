@@ -20,7 +20,9 @@ LOOKUP_SECONDS = 0.25
 class Neighbour(Protocol):
     """One peer with the same cache identity that is in good standing now."""
 
-    node: str
+    @property
+    def node(self) -> str:
+        """Its node id."""
 
     def look_up(self, prompt: Prompt) -> Candidate:
         """Ask it what it holds of `prompt`. Raises `PeerError`."""
@@ -40,6 +42,9 @@ class Neighbourhood(Protocol):
 
     def succeeded(self, node: str) -> None:
         """Take `node` as healthy again."""
+
+    def transferred(self, node: str, count_bytes: int, seconds: float) -> None:
+        """Take a finished transfer as a measurement of the link to `node`."""
 
 
 @dataclass(frozen=True)

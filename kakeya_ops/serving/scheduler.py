@@ -22,6 +22,7 @@ from kakeya_ops.kv.layout import KvLayout
 
 Kind = Literal["local", "import", "remote_compute"]
 Policy = Literal["measured", "prefer_remote", "local_only"]
+Demand = Literal["none", "local", "remote"]
 
 DEFAULT_BYTES_PER_SECOND = 50e6
 """Of a link that was never measured: half of what gigabit Ethernet carries."""
@@ -58,7 +59,7 @@ class Rules:
 
     policy: Policy
     min_tokens: int
-    demand: Literal["none", "local", "remote"] = "none"
+    demand: Demand = "none"
 
 
 @dataclass(frozen=True)
@@ -181,6 +182,7 @@ __all__ = [
     "DEFAULT_TOKENS_PER_SECOND",
     "Candidate",
     "Decision",
+    "Demand",
     "Kind",
     "Local",
     "Policy",

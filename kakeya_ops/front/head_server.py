@@ -1,0 +1,98 @@
+"""``kakeya serve head``: one process with an engine, a peer port for the fleet and an API port for clients."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+
+from kakeya_ops import __version__
+from kakeya_ops.errors import EngineDead, InputError
+from kakeya_ops.front.network_api import network_routes
+from kakeya_ops.inventory import Inventory, ResolvedHost
+from kakeya_ops.inventory.sections import Api
+from kakeya_ops.kv.pool import BlockPool
+from kakeya_ops.openai_api.app import make_openai_app
+from kakeya_ops.openai_api.keys import read_api_keys
+from kakeya_ops.openai_api.settings import ApiSettings
+from kakeya_ops.serving.fleet import Fleet
+from kakeya_ops.serving.head import HeadService, HeadSettings
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.server import Server, Site, bind
+from kakeya_ops.serving.startup import Startup, exchanging, start_up
+from kakeya_ops.serving.worker import load_engine
+from kakeya_ops.settings import expand_here
+from kakeya_ops.wire.signing import Directive, NonceBook, body_digest, verify_directive
+
+TOGETHER = 4
+"""Prompts that the head prefills in turns, so that a short one need not wait for a long one's end."""
+
+
+def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], None]) -> None:
+    """Serve the head called `name` until it is told to stop; `tell` is given one line when it is ready.
+
+    Raises `KakeyaError`: what is wrong with the inventory, a port or the model, and `EngineDead` when the compute
+    thread fails, after which only a new process can help.
+    """
+    startup = start_up(inventory, name, "head")
+    api = _api_of(startup.host)
+    head_settings = _head_settings(startup)
+    with contextlib.ExitStack() as closing:
+        for listener in startup.sockets:
+            closing.callback(listener.close)
+        api_socket = closing.enter_context(bind(api.bind, api.port))
+        engine = load_engine(startup, together=TOGETHER)
+        closing.callback(engine.close)
+        node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
+        exchange = closing.enter_context(exchanging(node, inventory))
+        fleet = Fleet(node, exchange, engine.runtime)
+        head = HeadService(node, engine, fleet, head_settings)
+        closing.callback(head.close)
+        settings = _api_settings(inventory, api, node)
+        app = make_openai_app(head, settings, network_routes(head, fleet, settings))
+        server = Server([Site("peers", make_peer_app(node), startup.sockets), Site("api", app, [api_socket])])
+        engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
+        server.run(lambda: tell(f"head {node.id} is ready at http://{api.bind}:{api.port}"))
+
+
+def _api_of(host: ResolvedHost) -> Api:
+    if host.api is None:
+        raise InputError(f"host {host.name} has no api section: it is no head")
+    return host.api
+
+
+def _head_settings(startup: Startup) -> HeadSettings:
+    prefill = startup.inventory.prefill
+    if prefill.parity != "exact":
+        raise InputError(
+            f"prefill.parity {prefill.parity} is not offered: only nodes with equal arithmetic share KV",
+            hint="set prefill.parity to exact",
+        )
+    return HeadSettings(
+        model_id=startup.inventory.model.id,
+        context_tokens=startup.inventory.model_serving.context,
+        policy=prefill.policy,
+        min_tokens=prefill.min_tokens,
+        require_remote=prefill.require_remote,
+        concurrency=startup.host.queue,
+    )
+
+
+def _api_settings(inventory: Inventory, api: Api, node: Node) -> ApiSettings:
+    nonces = NonceBook()
+    keys = tuple(node.settings.keys)
+
+    def verify(value: str, body: bytes) -> Directive:
+        return verify_directive(value, keys, nonces, body_digest(body), time.time())
+
+    return ApiSettings(
+        keys=read_api_keys(expand_here(api.keys_file)) if api.keys_file else None,
+        default_tenant=inventory.fleet.tenant,
+        verify_directive=verify if keys else None,
+        fingerprint=f"kakeya-{__version__}-{node.identity.digest[:12]}",
+        cache=node.engine.settings if node.engine else None,
+    )
+
+
+__all__ = ["TOGETHER", "serve_head"]

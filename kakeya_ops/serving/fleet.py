@@ -1,0 +1,77 @@
+"""The fleet around a head: who is known, how each is reached, and who may be asked for a prefix now."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from kakeya_ops.kv.identity import Runtime
+from kakeya_ops.serving.compatibility import Difference, find_difference
+from kakeya_ops.serving.exchange import Exchange, Link
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.sources import PeerSource
+from kakeya_ops.serving.standing import Standing
+from kakeya_ops.wire.cards import Card
+
+
+@dataclass(frozen=True)
+class Known:
+    """One other node: its card, the link in use, why its KV is not ours, and whether it may be asked now."""
+
+    card: Card
+    link: Link | None
+    difference: Difference | None
+    usable: bool
+
+    @property
+    def reachable(self) -> bool:
+        """Whether the last attempt to talk to it over its link succeeded."""
+        return self.link is not None and self.link.up
+
+
+class Fleet:
+    """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe."""
+
+    def __init__(self, node: Node, exchange: Exchange, runtime: Runtime) -> None:
+        self._node = node
+        self._exchange = exchange
+        self._runtime = runtime
+        self._standing = Standing(time.monotonic)
+
+    def known(self) -> list[Known]:
+        """Every other node whose card counts now, by name."""
+        links = self._exchange.links()
+        cards = self._node.cards.fresh()
+        return [self._judge(cards[name], links.get(name)) for name in sorted(cards) if name != self._node.id]
+
+    def usable(self) -> list[PeerSource]:
+        """See `Neighbourhood.usable`."""
+        sources = (self._source(known) for known in self.known() if known.usable)
+        return [source for source in sources if source is not None]
+
+    def failed(self, node: str) -> None:
+        """See `Neighbourhood.failed`."""
+        self._standing.failed(node)
+
+    def succeeded(self, node: str) -> None:
+        """See `Neighbourhood.succeeded`."""
+        self._standing.succeeded(node)
+
+    def transferred(self, node: str, count_bytes: int, seconds: float) -> None:
+        """Take a finished transfer as a measurement of the link to `node`."""
+        self._exchange.observe_transfer(node, count_bytes, seconds)
+
+    def _judge(self, card: Card, link: Link | None) -> Known:
+        difference = find_difference(card, self._node.identity, self._runtime)
+        single = all(conflict.node != card.node for conflict in self._node.cards.conflicts())
+        ready = card.healthy and card.role != "head" and link is not None and link.up and single
+        return Known(card, link, difference, ready and difference is None and self._standing.usable(card.node))
+
+    def _source(self, known: Known) -> PeerSource | None:
+        client = self._exchange.client(known.card.node)
+        if client is None or known.link is None:
+            return None
+        return PeerSource(known.card, client, self._node.identity.digest, known.link.to_json())
+
+
+__all__ = ["Fleet", "Known"]
