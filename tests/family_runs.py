@@ -93,30 +93,56 @@ def assemble(
     return assembly
 
 
-def begin(
-    engine: Engine, tokens: tuple[int, ...], count: int, *, prefix: Assembly | None = None
-) -> tuple[Listener, Blocks]:
-    """Start decoding `count` tokens after `tokens`."""
-    listener, kept = Listener(), Blocks()
+@dataclass(frozen=True)
+class Running:
+    """A prompt that is being answered."""
+
+    listener: Listener
+    kept: Blocks
+
+    def wait(self) -> Answer:
+        """The whole answer."""
+        self.listener.wait_for_end()
+        computed = {
+            block: tuple(None if part is None else bytes(part.data) for part in parts)
+            for block, parts in self.kept.parts.items()
+        }
+        return Answer(tuple(self.listener.token_events), computed)
+
+
+def start(engine: Engine, tokens: tuple[int, ...], *, prefix: Assembly | None = None, count: int = 3) -> Running:
+    """Begin to decode `count` tokens after `tokens`."""
+    running = Running(Listener(), Blocks())
     request = DecodeRequest("r", tokens, count, Sampling(top_logprobs=VOCABULARY))
-    engine.decode(request, listener, prefix=prefix, on_block=kept.keep)
-    return listener, kept
+    engine.decode(request, running.listener, prefix=prefix, on_block=running.kept.keep)
+    return running
 
 
 def answer(engine: Engine, tokens: tuple[int, ...], *, prefix: Assembly | None = None, count: int = 3) -> Answer:
     """The next `count` tokens after `tokens`."""
-    listener, kept = begin(engine, tokens, count, prefix=prefix)
-    listener.wait_for_end()
-    computed = {
-        block: tuple(None if part is None else bytes(part.data) for part in parts)
-        for block, parts in kept.parts.items()
-    }
-    return Answer(tuple(listener.token_events), computed)
+    return start(engine, tokens, prefix=prefix, count=count).wait()
+
+
+def answer_together(engine: Engine, parts: Parts, *, count: int) -> tuple[list[Answer], list[Answer]]:
+    """Prompts of three lengths answered alone, and again with the later ones joining while the first is decoded.
+
+    The last to join is imported from `parts`.
+    """
+    prompts = [PROMPT, PROMPT[: BLOCK_TOKENS + 1], PROMPT[: 3 * BLOCK_TOKENS + 5]]
+    alone = [answer(engine, tokens, count=count) for tokens in prompts]
+    first = start(engine, prompts[0], count=count)
+    first.listener.wait_for_tokens(2)
+    second = start(engine, prompts[1], count=count)
+    second.listener.wait_for_tokens(2)
+    third = start(engine, prompts[2], count=count, prefix=assemble(engine, parts, 3))
+    return alone, [running.wait() for running in (first, second, third)]
 
 
 def deviation(one: Answer, other: Answer) -> float:
-    """The largest difference between the first tokens' log-probabilities, in units of their spread."""
-    first, second = one.logprobs[0], other.logprobs[0]
+    """The largest difference between log-probabilities, in units of their spread, up to where the tokens differ."""
+    equal = [mine == theirs for mine, theirs in zip(one.tokens, other.tokens, strict=True)]
+    count = equal.index(False) + 1 if False in equal else len(equal)
+    first, second = one.logprobs[:count], other.logprobs[:count]
     return float(np.abs(first - second).max() / first.std())
 
 
@@ -130,8 +156,8 @@ __all__ = [
     "Answer",
     "Parts",
     "answer",
+    "answer_together",
     "assemble",
-    "begin",
     "deviation",
     "engine_of",
     "export",

@@ -24,8 +24,8 @@ from family_runs import (
     Answer,
     Parts,
     answer,
+    answer_together,
     assemble,
-    begin,
     deviation,
     engine_of,
     export,
@@ -154,15 +154,8 @@ class TestControls:
 
 class TestDecoding:
     def test_decoding_together_gives_the_tokens_of_decoding_alone(self, pair: Pair) -> None:
-        """Prompts of three lengths, the later ones joining while the first is being decoded, one of them imported."""
-        lengths, count = (len(PROMPT), BLOCK_TOKENS + 1, 3 * BLOCK_TOKENS + 5), 16
-        alone = [answer(pair.head, PROMPT[:length], count=count).tokens for length in lengths]
-        first, _ = begin(pair.head, PROMPT[: lengths[0]], count)
-        first.wait_for_tokens(2)
-        second, _ = begin(pair.head, PROMPT[: lengths[1]], count)
-        second.wait_for_tokens(2)
-        third, _ = begin(pair.head, PROMPT[: lengths[2]], count, prefix=assemble(pair.head, pair.parts, 3))
-        assert [listener.wait_for_end() for listener in (first, second, third)] == alone
+        alone, together = answer_together(pair.head, pair.parts, count=12)
+        assert [one.tokens for one in together] == [one.tokens for one in alone]
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_chunks_with_sinks_and_window_equal_streaming(self, tiny_family: MakeFamily, family: str) -> None:
