@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -43,6 +44,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _logger = logging.getLogger(__name__)
+
+
+_MEASURED_BLOCKS = 3
 
 
 @dataclass(frozen=True)
@@ -92,7 +96,7 @@ class Engine:
 
     @classmethod
     def load(cls, path: Path, settings: CacheSettings, admission: Admission = Admission()) -> Engine:
-        """Load the model in `path` on a compute thread of its own. Blocks until it is in memory.
+        """Load the model in `path` on a compute thread of its own. Blocks until it is in memory and its speed measured.
 
         Raises `ModelDirectoryError` or `UnsupportedModel`.
         """
@@ -102,7 +106,9 @@ class Engine:
         except BaseException:
             thread.close()
             raise
-        return cls(loaded, thread, settings, admission)
+        engine = cls(loaded, thread, settings, admission)
+        engine._measure()
+        return engine
 
     @property
     def layout(self) -> KvLayout:
@@ -235,6 +241,13 @@ class Engine:
             # Otherwise the end of the thread has come between and told the listener.
             if self._admitted.leave(task):
                 raise
+
+    def _measure(self) -> None:
+        """Prefill a few blocks, so that the first request finds a measured speed. The first block also warms up."""
+        done = threading.Event()
+        tokens = (0,) * (_MEASURED_BLOCKS * self.layout.block_tokens)
+        self.prefill(PrefillJob(tokens, _MEASURED_BLOCKS, lambda block, parts: None, lambda error: done.set()))
+        done.wait()
 
     def _test(self) -> None:
         """Compute one token with an empty cache, as a request would, and let spare memory go."""

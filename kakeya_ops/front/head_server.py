@@ -80,7 +80,7 @@ def _head_settings(startup: Startup) -> HeadSettings:
 
 
 def _api_settings(inventory: Inventory, api: Api, node: Node) -> ApiSettings:
-    nonces = NonceBook()
+    nonces = NonceBook(opened_at=time.time())
     keys = tuple(node.settings.keys)
 
     def verify(value: str, body: bytes) -> Directive:

@@ -76,6 +76,7 @@ class _Network:
             "instance": self._node.instance,
             "model": self._head.model_id,
             "identity": self._head.identity.digest,
+            "identity_document": self._head.identity.to_json(),
             "tenant": self._settings.default_tenant,
             "block_tokens": cache.block_tokens,
             "sink": cache.sink,

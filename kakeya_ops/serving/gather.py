@@ -27,13 +27,21 @@ OnPart = Callable[[int, int, StoredPart], None]
 
 
 @dataclass(frozen=True)
+class Errand:
+    """For whom a peer is asked: `stop` means that nobody waits any more, `nonce` is to come back in its receipt."""
+
+    nonce: str
+    stop: StopFlag
+
+
+@dataclass(frozen=True)
 class Order:
-    """What is wanted of a peer: blocks ``[from_blocks, blocks)`` of `prompt`, until `stop` is set."""
+    """What is wanted of a peer: blocks ``[from_blocks, blocks)`` of `prompt`, as long as `errand` lasts."""
 
     prompt: Prompt
     from_blocks: int
     blocks: int
-    stop: StopFlag
+    errand: Errand
 
 
 @dataclass(frozen=True)
@@ -108,25 +116,25 @@ class Gathering:
         blocks, assembly = self._assemble()
         return Gathered(assembly, blocks, seconds={"import": self._import_seconds})
 
-    def from_peer(self, decision: Decision, source: Source, stop: StopFlag) -> Gathered:
+    def from_peer(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
         """The prefix up to `decision.blocks`: from the own pool as far as it goes, then from `source`.
 
-        A fault of the peer is part of the result, not an error. `stop` means that nobody waits any more.
+        A fault of the peer is part of the result, not an error.
         """
         began = time.monotonic()
         try:
-            return self._stream(decision, source, stop)
+            return self._stream(decision, source, errand)
         except PeerError as error:
             return self._salvage(source, error, time.monotonic() - began)
 
-    def _stream(self, decision: Decision, source: Source, stop: StopFlag) -> Gathered:
+    def _stream(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
         with self._pin() as own:
             held = self._resume_after(own)
             assembly = self._engine.open_import(decision.blocks)
             self._place(assembly, own, [pair for pair in self._needed(decision.blocks) if pair[0] < held])
             began = time.monotonic()
             run = source.fetch if decision.kind == "import" else source.compute
-            delivery = run(Order(self._prompt, held, decision.blocks, stop), self._arrivals(assembly))
+            delivery = run(Order(self._prompt, held, decision.blocks, errand), self._arrivals(assembly))
             transfer_seconds = time.monotonic() - began
         self._judge(source, assembly, delivery)
         remote = self._describe(decision, source, delivery, held, transfer_seconds)
@@ -216,4 +224,4 @@ class Gathering:
         )
 
 
-__all__ = ["Delivery", "Gathered", "Gathering", "OnPart", "Order", "Source"]
+__all__ = ["Delivery", "Errand", "Gathered", "Gathering", "OnPart", "Order", "Source"]

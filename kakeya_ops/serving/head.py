@@ -15,13 +15,14 @@ from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
-from kakeya_ops.serving.gather import Gathered, Gathering
+from kakeya_ops.serving.gather import Errand, Gathered, Gathering
 from kakeya_ops.serving.ledger import Ledger, Settled
 from kakeya_ops.serving.neighbours import Neighbourhood, Survey, survey
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
 from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose
+from kakeya_ops.wire.signing import new_nonce
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,9 @@ class HeadService:
             return gathering.from_pool()
         source = found.sources[decision.node]
         self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node)
-        gathered = gathering.from_peer(decision, source, answer.stop)
+        directive = answer.request.directive
+        errand = Errand(directive.nonce if directive else new_nonce(), answer.stop)
+        gathered = gathering.from_peer(decision, source, errand)
         if answer.stop.stopped:
             raise Cancelled
         self.ledger.record_transfer(decision, gathered)

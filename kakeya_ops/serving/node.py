@@ -19,7 +19,7 @@ from kakeya_ops.serving.card_book import CardBook
 from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.cards import Card, Endpoint, Load, PoolUse, Role
-from kakeya_ops.wire.signing import NodeSigner, RequestGate
+from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
 
 if TYPE_CHECKING:
     from kakeya_ops.engine.engine import Engine
@@ -71,7 +71,10 @@ class Node:
     def __post_init__(self) -> None:
         self._document = self.identity.to_json()
         self.cards = CardBook(self.card, time.monotonic)
-        self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=self.fleet_key is None)
+        # Nonces are forgotten with the process, so what was signed before it began is refused.
+        nonces = NonceBook(opened_at=time.time())
+        unsigned = self.fleet_key is None
+        self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
         self.counters.follow(CounterName.EVICTIONS, lambda: self.pool.stats().evictions)
 

@@ -12,7 +12,6 @@ from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 from kakeya_ops.wire.bodies import PrefillRequest
 from kakeya_ops.wire.cards import Card
-from kakeya_ops.wire.signing import new_nonce
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class PeerSource:
             for block, part in prompt.layout.needed(order.blocks)
             if block >= order.from_blocks
         ]
-        report = self.client.fetch(self.identity, wanted, _passing(on_part), order.stop)
+        report = self.client.fetch(self.identity, wanted, _passing(on_part), order.errand.stop)
         if (report.header.epoch, report.header.instance) != (self.epoch, self.instance):
             raise StreamCorrupt(self.node, "is another process than the one that its card describes")
         return Delivery(None)
@@ -78,11 +77,11 @@ class PeerSource:
             tokens=prompt.tokens[: order.blocks * prompt.layout.block_tokens],
             from_blocks=order.from_blocks,
             blocks=order.blocks,
-            nonce=new_nonce(),
+            nonce=order.errand.nonce,
             request_id=prompt.request_id,
         )
         call = PrefillCall(request, prompt.hashes[: order.blocks], _passing(on_part))
-        return Delivery(self.client.prefill(call, order.stop).to_json())
+        return Delivery(self.client.prefill(call, order.errand.stop).to_json())
 
 
 def _passing(on_part: OnPart) -> OnBlock:
