@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -40,7 +41,7 @@ def make_openai_app(head: Head, settings: ApiSettings, more_routes: Sequence[Bas
 
     `more_routes` come first. Those that need a key call `authorize` themselves.
     """
-    return Starlette(
+    app = Starlette(
         routes=[*more_routes, *openai_routes(head, settings)],
         middleware=[Middleware(RequestIds)],
         exception_handlers={
@@ -52,6 +53,8 @@ def make_openai_app(head: Head, settings: ApiSettings, more_routes: Sequence[Bas
             Exception: _on_bug,
         },
     )
+    app.router.redirect_slashes = False
+    return app
 
 
 def openai_routes(head: Head, settings: ApiSettings) -> list[Route]:
@@ -201,6 +204,8 @@ def _check_model(head: Head, model: str | None) -> None:
 
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
+    if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
+        _log.error("request %s failed", request.state.request_id, exc_info=error)
     return error.response()
 
 

@@ -87,7 +87,7 @@ class EventStream(Response):
         """End a stream that has begun with an error event and without ``[DONE]``."""
         if not started:
             raise error
-        _log.warning("request %s failed: %s", self._task.request.decode.request_id, error.message)
+        _log.error("request %s failed in its stream", self._task.request.decode.request_id, exc_info=error)
         body = f"data: {json.dumps(error.body)}\n\n".encode()
         await send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 import openai
+from starlette.types import ASGIApp
 
 from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
 from kakeya_ops.engine.engine import Engine
@@ -120,15 +122,24 @@ Serve = Callable[..., Front]
 def serve_front(engine: Engine, settings: ApiSettings, *more_routes: Any, key: str = "none") -> Iterator[Front]:
     """Yields a running front and stops it when it is resumed."""
     head = LocalHead(engine)
+    with serve_app(make_openai_app(head, settings, more_routes)) as port:
+        front = Front(head, port, key)
+        yield front
+        front.close()
+
+
+@contextmanager
+def serve_app(app: ASGIApp) -> Iterator[int]:
+    """The port on which `app` is served meanwhile."""
     listener = bind("127.0.0.1", 0)
-    server = Server([Site("api", make_openai_app(head, settings, more_routes), [listener])], drain_seconds=5)
+    server = Server([Site("api", app, [listener])], drain_seconds=5)
     ready = threading.Event()
     thread = threading.Thread(target=server.run, args=(ready.set,))
-    front = Front(head, address_of(listener)[1], key)
     thread.start()
     assert ready.wait(10)
-    yield front
-    front.close()
-    server.stop()
-    thread.join(20)
-    assert not thread.is_alive()
+    try:
+        yield address_of(listener)[1]
+    finally:
+        server.stop()
+        thread.join(20)
+        assert not thread.is_alive()
