@@ -1,13 +1,23 @@
-"""Models that all tests share: made once a run."""
+"""What all tests share: folders of their own, and models that are made once a run."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kakeya_ops.demo.tiny_model import make_tiny_llama
 from tiny_models import MakeFamily, make_family
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _folders_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the tests, and what they start, out of the folders of whoever runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+            patch.setenv(name, str(tmp_path_factory.mktemp(name.lower())))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -47,6 +48,7 @@ LENGTHS = (BLOCK_TOKENS - 1, BLOCK_TOKENS, BLOCK_TOKENS + 1, 2 * BLOCK_TOKENS + 
 class Pair:
     """A worker, the blocks that it made of `PROMPT`, a head, and what the head makes of prompts all by itself."""
 
+    path: Path
     head: Engine
     parts: Parts
     _local: dict[int, Answer] = field(default_factory=dict)
@@ -82,7 +84,7 @@ def pairs(tiny_family: MakeFamily) -> Iterator[Any]:
                 path = tiny_family(family)
                 with engine_of(path, SETTINGS[settings]) as worker:
                     parts = export(worker, PROMPT, BLOCKS)
-                made[key] = Pair(open_engines.enter_context(engine_of(path, SETTINGS[settings])), parts)
+                made[key] = Pair(path, open_engines.enter_context(engine_of(path, SETTINGS[settings])), parts)
             return made[key]
 
         yield pair
@@ -156,6 +158,17 @@ class TestDecoding:
     def test_decoding_together_gives_the_tokens_of_decoding_alone(self, pair: Pair) -> None:
         alone, together = answer_together(pair.head, pair.parts, count=12)
         assert [one.tokens for one in together] == [one.tokens for one in alone]
+
+    def test_the_batch_decodes_what_a_cache_of_one_sequence_would(self, pair: Pair) -> None:
+        model = load_weights(ModelDirectory.open(pair.path))[0]
+        cache = make_cache(model, pair.head.settings)
+        for start in range(0, len(PROMPT) - 1, BLOCK_TOKENS):
+            model(mx.array([PROMPT[start : min(start + BLOCK_TOKENS, len(PROMPT) - 1)]]), cache=cache)
+            mx.eval([leaf.state for leaf in cache])
+        tokens = [PROMPT[-1]]
+        for _ in range(12):
+            tokens.append(mx.argmax(model(mx.array([tokens[-1:]]), cache=cache)[0, -1]).item())
+        assert answer(pair.head, PROMPT, count=12).tokens == tokens[1:]
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_chunks_with_sinks_and_window_equal_streaming(self, tiny_family: MakeFamily, family: str) -> None:
