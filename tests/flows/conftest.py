@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,8 +28,10 @@ def shared_fleet(tmp_path_factory: pytest.TempPathFactory, flow_model: Path) -> 
 
 @pytest.fixture
 def fleet(shared_fleet: LoopbackFleet) -> Iterator[LoopbackFleet]:
-    """The shared fleet, whole, before and after each flow."""
+    """The shared fleet, whole, before and after each flow: a success ends the worker's pause for good."""
     shared_fleet.wait_for_peer("worker")
     yield shared_fleet
     for proxy in shared_fleet.proxies.values():
         proxy.heal()
+    shared_fleet.wait_for_peer("worker")
+    shared_fleet.complete(secrets.token_hex(100), "remote", max_tokens=1)
