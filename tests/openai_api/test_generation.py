@@ -88,7 +88,7 @@ def test_a_client_that_goes_ends_the_request_while_nobody_waits(engine: Engine) 
 
     async def work() -> None:
         async with Generation(head, request(head, 8000), goes) as generation:
-            await asyncio.get_running_loop().run_in_executor(None, head.cancelled.wait, 20)
+            assert await asyncio.get_running_loop().run_in_executor(None, head.cancelled.wait, 10)
             with pytest.raises(ClientGone):
                 await exhaust(generation)
 
