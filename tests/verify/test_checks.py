@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -84,6 +85,7 @@ LIES: dict[str, tuple[Lie, str]] = {
     "nonce": (lambda w: w.cold.update(client_nonce="9" * 32), "receipt of this request"),
     "request id": (lambda w: w.cold.update(request_id="other"), "receipt of this request"),
     "head": (lambda w: w.cold.update(node="other"), "receipt of this request"),
+    "head's epoch": (lambda w: w.cold.update(epoch=6), "receipt of this request"),
     "tenant": (lambda w: w.cold.update(tenant="other"), "receipt of this request"),
     "short prompt": (lambda w: setattr(w, "min_tokens", 151), "receipt of this request"),
     "head's pool": (lambda w: w.cold.update(local_pool_tokens=64), "cold prompt"),
@@ -125,9 +127,18 @@ LIES: dict[str, tuple[Lie, str]] = {
     "counters": (lambda w: w.card_after["counters"].update(tokens_computed=127), "worker's own counters"),
     "worker restarted": (lambda w: w.card_after.update(epoch=8), "worker's own counters"),
     "repeated from own pool": (lambda w: w.receipts["repeated"].update(local_pool_tokens=128), HIT),
+    "another client's receipt for the repeated": (lambda w: w.receipts["repeated"].update(client_nonce=None), HIT),
+    "repeated after a fallback": (
+        lambda w: w.receipts["repeated"].update(fallback={"worker": "worker", "message": "silent"}),
+        HIT,
+    ),
     "repeated computed again": (lambda w: w.receipts["repeated"]["remote"].update(computed_tokens=64), HIT),
     "repeated in part": (lambda w: w.receipts["repeated"]["remote"].update(pool_tokens=64), HIT),
     "repeated in part here": (lambda w: w.receipts["repeated"].update(local_computed_tokens=86), HIT),
+    "another client's receipt for the local": (
+        lambda w: w.receipts["local"].update(client_nonce=None),
+        "local control",
+    ),
     "local with help": (lambda w: w.receipts["local"].update(remote={"node": "worker"}), "local control"),
     "local from pool": (lambda w: w.receipts["local"].update(local_pool_tokens=128), "local control"),
     "local in part": (lambda w: w.receipts["local"].update(local_computed_tokens=22), "local control"),
@@ -142,6 +153,28 @@ def test_a_signed_receipt_that_proves_nothing_fails_its_check(what: str) -> None
     world = World()
     lie(world)
     assert not_ok(world.sign()) == {expected: "failed"}
+
+
+def test_another_identity_is_seen_on_either_side() -> None:
+    world = World()
+    world.cold.update(identity="0" * 64)
+    checks = {check.name: check for check in judge(world.sign().evidence())}
+    assert checks["cache identity"].detail.startswith("the receipt's cache identity")
+    assert checks["bytes received"].verdict == "failed"
+
+
+def test_blocks_of_another_size_than_the_models_are_seen() -> None:
+    world = World()
+    world.cold.update(block_tokens=128)
+    checks = {check.name: check for check in judge(world.sign().evidence())}
+    assert checks["bytes received"].detail == "the model's block in tokens is 64, not 128"
+
+
+def test_answers_to_prompts_of_different_lengths_are_not_compared() -> None:
+    evidence = World().sign().evidence()
+    longer = dataclasses.replace(evidence, again=dataclasses.replace(evidence.again, prompt_tokens=151))
+    (check,) = (check for check in judge(longer) if check.name == "same tokens")
+    assert check.verdict == "failed"
 
 
 def test_a_local_fallback_fails_and_leaves_the_rest_unjudged() -> None:
