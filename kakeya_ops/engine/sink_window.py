@@ -20,14 +20,18 @@ from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 from kakeya_ops.errors import UnsupportedModel
 
-NO_WINDOW_FAMILIES = {
-    "afm7": "it takes positions from the number of rows that are left",
-    "deepseek_v32": "its indexer chooses among rows, and has not been shown to choose the same from fewer",
-    "glm_moe_dsa": "its indexer chooses among rows, and has not been shown to choose the same from fewer",
+REFUSED_FAMILIES = {
+    "afm7": "it takes positions from the number of rows",
     "minimax_m3_vl": "it cuts its sparse blocks over rows, not over positions",
     "phi3small": "it cuts its sparse blocks over rows, not over positions",
 }
-"""Families whose attention code takes a row's index for its position, which a window breaks."""
+"""Families whose attention takes a row's index for its position: wrong in a batch of unequal lengths as in a window."""
+
+NO_WINDOW_FAMILIES = REFUSED_FAMILIES | {
+    "deepseek_v32": "its indexer chooses among rows, and was not shown to choose the same when some are forgotten",
+    "glm_moe_dsa": "its indexer chooses among rows, and was not shown to choose the same when some are forgotten",
+}
+"""Families that are refused only with a window, and those that always are."""
 
 
 class SinkWindowKVCache(RotatingKVCache):
@@ -271,13 +275,14 @@ def apply_window(cache: Sequence[Any], sink: int, window: int | None, *, model_t
     """The cache list of ``make_prompt_cache``, full-attention leaves cut to `sink` and `window` (None: left whole).
 
     A model's own sliding layers keep their window. Raises `UnsupportedModel` for a leaf whose KV cannot be carried
-    exactly, window or not, and for a `model_type` that does not bear a window.
+    exactly, window or not, and for a `model_type` that is refused.
     """
-    if window is not None and model_type in NO_WINDOW_FAMILIES:
-        raise UnsupportedModel(
-            f"{model_type} cannot run with a sink + window cache: {NO_WINDOW_FAMILIES[model_type]}",
-            hint="set cache.window to null",
-        )
+    reason = (REFUSED_FAMILIES if window is None else NO_WINDOW_FAMILIES).get(model_type)
+    if reason:
+        always = model_type in REFUSED_FAMILIES
+        how = "in batches" if always else "with a sink + window cache"
+        hint = None if always else "set cache.window to null"
+        raise UnsupportedModel(f"{model_type} cannot be served {how}: {reason}", hint=hint)
     return [_windowed(leaf, f"layer {index}", sink, window) for index, leaf in enumerate(cache)]
 
 
@@ -295,4 +300,4 @@ def _windowed(leaf: Any, place: str, sink: int, window: int | None) -> Any:
     raise UnsupportedModel(f"{place} of the model keeps a {name}, whose KV cannot be carried exactly")
 
 
-__all__ = ["NO_WINDOW_FAMILIES", "BatchSinkWindowKVCache", "SinkWindowKVCache", "apply_window"]
+__all__ = ["NO_WINDOW_FAMILIES", "REFUSED_FAMILIES", "BatchSinkWindowKVCache", "SinkWindowKVCache", "apply_window"]

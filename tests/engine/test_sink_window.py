@@ -23,6 +23,7 @@ from mlx_lm.models.cache import (
 
 from kakeya_ops.engine.sink_window import (
     NO_WINDOW_FAMILIES,
+    REFUSED_FAMILIES,
     BatchSinkWindowKVCache,
     SinkWindowKVCache,
     apply_window,
@@ -290,8 +291,12 @@ class TestApplyWindow:
         assert "layer 1" in refusal.value.message
 
     @pytest.mark.parametrize("model_type", sorted(NO_WINDOW_FAMILIES))
-    def test_families_that_take_rows_for_positions_are_refused_with_a_window_only(self, model_type: str) -> None:
+    def test_families_that_take_rows_for_positions_are_refused(self, model_type: str) -> None:
         assert find_spec(f"mlx_lm.models.{model_type}"), "renamed in mlx-lm?"
         with pytest.raises(UnsupportedModel, match=model_type):
             apply_window([KVCache()], 4, 64, model_type=model_type)
-        assert len(apply_window([KVCache()], 4, None, model_type=model_type)) == 1
+        if model_type not in REFUSED_FAMILIES:
+            assert len(apply_window([KVCache()], 4, None, model_type=model_type)) == 1
+            return
+        with pytest.raises(UnsupportedModel, match=model_type):
+            apply_window([KVCache()], 4, None, model_type=model_type)
