@@ -263,7 +263,7 @@ class Engine:
         self._decoder.fail_all(error)
         if cause:
             self._dead = True
-            self._on_death()
+            _tell(self._on_death)
 
 
 class _Running:

@@ -125,7 +125,8 @@ class PrefillQueue:
             if not self._advance(task):
                 self._tasks.insert(self._together - 1, task)
         except Exception as error:
-            _logger.exception("a prefill failed")
+            if not isinstance(error, KakeyaError):
+                _logger.exception("a prefill failed")
             # The frames of its traceback hold the cache, for as long as anybody holds the error.
             task.fail(error.with_traceback(None))
         return True

@@ -203,7 +203,12 @@ def test_when_the_compute_thread_dies_everybody_hears_of_it(
 ) -> None:
     engine = open_engine()
     deaths: list[str] = []
-    engine.on_death(lambda: deaths.append("told"))
+
+    def hear() -> None:
+        deaths.append("told")
+        raise ValueError("careless")
+
+    engine.on_death(hear)
     kept = Blocks()
     decoding = ask(engine, prompt(4), 100_000)
     decoding.wait_for_tokens(1)
