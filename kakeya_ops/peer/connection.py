@@ -222,9 +222,11 @@ def translated(peer: str, stop: StopFlag) -> Iterator[None]:
     """Turn what sockets and `http.client` raise into `PeerError`, or `CallAborted` when `stop` is the cause."""
     try:
         yield
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, PeerUnreachable) as error:
         if stop.stopped:
             raise CallAborted(peer) from error
+        if isinstance(error, PeerUnreachable):
+            raise
         if isinstance(error, TimeoutError):
             raise PeerTimeout(peer, "sent nothing for too long") from error
         raise PeerUnreachable(peer, f"the connection broke: {_reason(error)}") from error

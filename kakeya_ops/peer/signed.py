@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from kakeya_ops.errors import InputError, PeerRefused, SignatureRejected, StreamCorrupt
+from kakeya_ops.errors import InputError, PeerRefused, PeerUnreachable, SignatureRejected, StreamCorrupt
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.connection import Answer, Call, Connections, Endpoint, StopFlag, Timeouts, translated
@@ -123,6 +123,8 @@ class SignedCalls:
     def _read_body(self, answer: Answer, limit_bytes: int, stop: StopFlag) -> bytes:
         with translated(self._node, stop):
             data = answer.response.read(limit_bytes + 1)
+            if answer.response.length and len(data) <= limit_bytes:
+                raise PeerUnreachable(self._node, "the reply stopped before its end")
         if len(data) > limit_bytes:
             raise StreamCorrupt(self._node, f"answered with more than {limit_bytes} bytes")
         return data
