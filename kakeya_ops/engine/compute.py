@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 import time
@@ -46,6 +47,8 @@ class ComputeThread:
         self._last_beat = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+        # A process that ends while MLX still computes is aborted.
+        atexit.register(self.close)
 
     def begin(
         self, steps: tuple[Step, ...], self_test: Callable[[], None], on_end: Callable[[BaseException | None], None]
@@ -76,6 +79,7 @@ class ComputeThread:
             self._condition.notify()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+            atexit.unregister(self.close)
 
     def _run(self) -> None:
         cause: BaseException | None = None

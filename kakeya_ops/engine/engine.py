@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import mlx.core as mx
-from mlx_lm.utils import load_tokenizer
 
 from kakeya_ops.engine.admission import Admitted
 from kakeya_ops.engine.assembly import Assembly
@@ -28,12 +27,13 @@ from kakeya_ops.engine.contract import (
     Ticket,
 )
 from kakeya_ops.engine.decode import Decoder, Sequence
-from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime
+from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime, read_tokenizer
 from kakeya_ops.engine.layout_probe import probe_layout
 from kakeya_ops.engine.leaves import make_cache
 from kakeya_ops.engine.prefill import PrefillJob, PrefillQueue, PrefillTask
 from kakeya_ops.engine.rate import PrefillRate
 from kakeya_ops.engine.text import TextDoor
+from kakeya_ops.engine.trial import try_decoding_together
 from kakeya_ops.errors import EngineDead, InputError
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.kv.layout import KvLayout
@@ -308,15 +308,22 @@ def _tell(listener: Callable[P, None], *event: P.args, **named: P.kwargs) -> boo
 
 
 def _load(path: Path, settings: CacheSettings) -> LoadedModel:
+    _set_up_device()
     directory = ModelDirectory.open(path)
     model, config = load_weights(directory)
-    if mx.default_device().type == mx.DeviceType.gpu:
-        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-    tokenizer = load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
-    text = TextDoor(tokenizer)
+    try_decoding_together(model, settings)
+    text = TextDoor(read_tokenizer(directory, config))
     identity = make_identity(directory, probe_layout(model, settings), settings)
     vocabulary_size = model(mx.zeros((1, 1), mx.int32)).shape[-1]
     return LoadedModel(model, text, identity, read_runtime(), directory.context_tokens(), vocabulary_size)
+
+
+def _set_up_device() -> None:
+    if mx.default_device().type == mx.DeviceType.gpu:
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
+    else:
+        # The CPU backend would call a C++ compiler, where there is one, in the middle of the first requests.
+        mx.disable_compile()
 
 
 __all__ = ["Admission", "Engine", "LoadedModel"]

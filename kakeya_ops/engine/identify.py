@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.utils import load_model
+from mlx_lm.utils import load_model, load_tokenizer
 from threadpoolctl import threadpool_info
 
 from kakeya_ops.engine.contract import CacheSettings
@@ -63,6 +63,21 @@ def load_weights(directory: ModelDirectory, *, lazy: bool = False) -> tuple[Any,
     return model, config
 
 
+def read_tokenizer(directory: ModelDirectory, config: dict[str, Any]) -> Any:
+    """mlx-lm's tokenizer of the model whose completed configuration is `config`.
+
+    Raises `ModelDirectoryError` when there is none, or one that cannot be read.
+    """
+    if not directory.tokenizer_files:
+        raise ModelDirectoryError(
+            f"{directory.path} has no tokenizer", hint="copy tokenizer.json from the original model"
+        )
+    try:
+        return load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise ModelDirectoryError(f"the tokenizer in {directory.path} cannot be read: {error}") from error
+
+
 def read_runtime() -> Runtime:
     """What the arithmetic depends on here: versions, backend, device, and the BLAS that MLX's CPU backend calls."""
     device = mx.device_info()
@@ -86,4 +101,4 @@ def _blas() -> str:
     return ", ".join(used) or "mlx"
 
 
-__all__ = ["load_weights", "make_identity", "read_identity", "read_runtime"]
+__all__ = ["load_weights", "make_identity", "read_identity", "read_runtime", "read_tokenizer"]

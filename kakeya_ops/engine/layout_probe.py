@@ -45,6 +45,8 @@ def _describe(index: int, leaf: Any, block_tokens: int) -> list[ArrayLayout]:
             raise UnsupportedModel(f"cache leaf {index} ({type(leaf).__name__}) holds {dtype}, which is not carried")
         is_state = remembered(leaf) is None
         shape = array.shape[1:] if is_state else (array.shape[1], block_tokens, array.shape[3])
+        if min(shape, default=0) < 1:
+            raise UnsupportedModel(f"cache leaf {index} ({type(leaf).__name__}) holds arrays of width 0")
         described.append(ArrayLayout(index, slot, dtype, tuple(shape)))
     return described
 

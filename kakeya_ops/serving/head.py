@@ -89,7 +89,7 @@ class HeadService:
         try:
             answer.seconds["queued"] = answer.elapsed()
             self._start(answer)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever waits is told
             answer.fail(error)
 
     def _start(self, answer: Answer) -> None:

@@ -71,9 +71,9 @@ def test_a_windowed_cache_list_has_sinks_where_attention_is_full_and_nowhere_els
 
 
 def test_a_family_that_bears_no_window_is_refused_one() -> None:
-    model = model_with(KVCache(), model_type="phi3small")
+    model = model_with(KVCache(), model_type="deepseek_v32")
     assert make_cache(model, CacheSettings())
-    with pytest.raises(UnsupportedModel, match="phi3small"):
+    with pytest.raises(UnsupportedModel, match="deepseek_v32"):
         make_cache(model, CacheSettings(window=64))
 
 
