@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +9,12 @@ import typer
 from typer.core import TyperGroup
 
 from kakeya_ops import __version__
+from kakeya_ops.cli import demo, inventory, serve, verify
 from kakeya_ops.cli.context import AppContext, app_context
-from kakeya_ops.cli.demo import demo
 from kakeya_ops.errors import ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
 
 _FLAGS = frozenset({"--json", "--no-color", "--verbose", "-v", "-vv"})
-_GROUPS = ("inventory", "serve", "verify")
 
 
 def hoist_global_options(arguments: list[str]) -> list[str]:
@@ -76,9 +73,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
-    inventory: Annotated[
+    inventory_path: Annotated[
         Path | None,
         typer.Option(
+            "--inventory",
             help="Inventory file; default: $KAKEYA_INVENTORY, ./inventory.yaml, then the user's configuration folder.",
             metavar="FILE",
             show_default=False,
@@ -95,13 +93,13 @@ def root(
 ) -> None:
     """A few Apple Silicon Macs as one private LLM service."""
     printer = Printer(json=json, color=not no_color, verbosity=verbose)
-    ctx.obj = AppContext(inventory, json, verbose, printer)
+    ctx.obj = AppContext(inventory_path, json, verbose, printer)
 
 
-app.command()(demo)
-for _command in _GROUPS:
-    if importlib.util.find_spec(f"kakeya_ops.cli.{_command}"):
-        app.add_typer(importlib.import_module(f"kakeya_ops.cli.{_command}").app, name=_command)
+app.command()(demo.demo)
+app.add_typer(verify.app, name="verify")
+app.add_typer(serve.app, name="serve")
+app.add_typer(inventory.app, name="inventory")
 
 
 def run() -> None:

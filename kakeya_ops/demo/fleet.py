@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import yaml
 
 import kakeya_ops
+from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.secret import write_fleet_key
 
@@ -29,7 +29,6 @@ _GRACE_SECONDS = 12.0
 """Longer than a server waits for answers under way."""
 _POLL_SECONDS = 0.05
 _TAIL_BYTES = 16384
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True)
@@ -90,41 +89,26 @@ def _endpoint(port: int) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def temporary_directory() -> Iterator[Path]:
+def temporary_directory(interruption: Interruption) -> Iterator[Path]:
     """A fresh directory that is gone afterwards. Raises `EnvironmentFault` if none can be made."""
+    directory = None
     try:
-        directory = Path(tempfile.mkdtemp(prefix="kakeya-demo-"))
+        with interruption.held():
+            directory = _make_directory()
+        yield directory
+    finally:
+        if directory is not None:
+            with interruption.held():
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _make_directory() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="kakeya-demo-"))
     except OSError as error:
         raise EnvironmentFault(
             f"cannot make a temporary directory: {error.strerror or error}", hint="point TMPDIR at a writable directory"
         ) from error
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def interrupted_once() -> Iterator[None]:
-    """Within it the first SIGINT, SIGTERM or SIGHUP raises `KeyboardInterrupt` and later ones are ignored.
-
-    So nothing can cut short the clean-up that the first one began. A signal that was ignored before stays ignored.
-    """
-    previous: dict[signal.Signals, Any] = {s: signal.getsignal(s) for s in _STOPPING}
-    heeded = [s for s in _STOPPING if previous[s] != signal.SIG_IGN]
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        for one in heeded:
-            signal.signal(one, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    for one in heeded:
-        signal.signal(one, interrupt)
-    try:
-        yield
-    finally:
-        for one in heeded:
-            signal.signal(one, previous[one])
 
 
 def choose_ports(count: int, wanted: int | None = None) -> list[int]:
@@ -228,16 +212,16 @@ def last_line(log: Path) -> str:
 class DemoFleet:
     """The running processes of a plan: started on entering, stopped with all their descendants on leaving."""
 
-    def __init__(self, plan: FleetPlan) -> None:
+    def __init__(self, plan: FleetPlan, interruption: Interruption) -> None:
         self.plan = plan
         self.children: dict[str, Child] = {}
+        self._interruption = interruption
 
     def __enter__(self) -> DemoFleet:
         try:
             for role, name in (("worker", WORKER), ("head", HEAD)):
-                command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.plan.inventory)]
-                log = self.plan.directory / f"{name}.log"
-                self.children[name] = Child(name, [*command, "serve", role, name], log)
+                with self._interruption.held():
+                    self.children[name] = self._start(role, name)
         except BaseException:
             self.stop()
             raise
@@ -246,15 +230,20 @@ class DemoFleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _start(self, role: str, name: str) -> Child:
+        command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.plan.inventory)]
+        return Child(name, [*command, "serve", role, name], self.plan.directory / f"{name}.log")
+
     def stop(self) -> None:
         """End every process: SIGTERM first, SIGKILL for what is left after a grace."""
         deadline = time.monotonic() + _GRACE_SECONDS
-        for child in self.children.values():
-            child.signal_group(signal.SIGTERM)
-        for child in self.children.values():
-            child.ended_within(max(deadline - time.monotonic(), 0))
-            child.signal_group(signal.SIGKILL)
-            child.ended_within(_GRACE_SECONDS)
+        with self._interruption.held():
+            for child in self.children.values():
+                child.signal_group(signal.SIGTERM)
+            for child in self.children.values():
+                child.ended_within(max(deadline - time.monotonic(), 0))
+                child.signal_group(signal.SIGKILL)
+                child.ended_within(_GRACE_SECONDS)
 
     def wait_for(self, what: str, condition: Callable[[], bool], seconds: float) -> None:
         """Wait until `condition` holds. Raises `EnvironmentFault` if a process ends or `seconds` have passed."""
@@ -289,7 +278,6 @@ __all__ = [
     "DemoFleet",
     "FleetPlan",
     "choose_ports",
-    "interrupted_once",
     "last_line",
     "temporary_directory",
     "write_fleet",

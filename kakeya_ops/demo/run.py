@@ -15,10 +15,10 @@ from kakeya_ops.demo.fleet import (
     WORKER,
     DemoFleet,
     FleetPlan,
-    interrupted_once,
     temporary_directory,
     write_fleet,
 )
+from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.demo.smollm2 import prepare_smollm2
 from kakeya_ops.model.directory import ModelDirectory
 from kakeya_ops.secret import read_fleet_key
@@ -105,10 +105,10 @@ def run_demo(options: DemoOptions, view: DemoView) -> VerifyReport:
     Whatever happens, no process and no temporary file of it is left. Raises `KakeyaError` when it cannot be carried
     out, and `KeyboardInterrupt` when it is interrupted before the result.
     """
-    with interrupted_once(), temporary_directory() as directory:
+    with Interruption() as interruption, temporary_directory(interruption) as directory:
         model = choose_model(options.model, directory, view)
         plan = write_fleet(directory, model, options.port)
-        with DemoFleet(plan) as fleet:
+        with DemoFleet(plan, interruption) as fleet:
             _await_fleet(fleet, view)
             outcome = _ask_and_prove(fleet, view, tiny=options.model is None)
             view.outcome(outcome)
@@ -159,9 +159,9 @@ def _ask_and_prove(fleet: DemoFleet, view: DemoView, *, tiny: bool) -> DemoOutco
         with view.step("asking a question"):
             request_id, answer = head.chat(plan.model.name, _QUESTION, _ANSWER_TOKENS)
         receipt = head.receipt(request_id)
+        with view.step("proving it"), view.progress("proving it") as tell:
+            report = run_probe(ProbeOptions(plan.url, read_fleet_key(plan.key_file)), tell)
         network = head.network()
-    with view.progress("probing") as tell:
-        report = run_probe(ProbeOptions(plan.url, read_fleet_key(plan.key_file)), tell)
     pids = {name: child.pid for name, child in fleet.children.items()}
     return DemoOutcome(plan, pids, network, _QUESTION, answer, receipt, report, tiny)
 

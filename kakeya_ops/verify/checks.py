@@ -90,7 +90,7 @@ def _own_request(evidence: Evidence) -> str:
     cold = evidence.cold
     _require_own(evidence, cold)
     _require(cold.prompt_tokens >= evidence.min_tokens, f"{cold.prompt_tokens} of {evidence.min_tokens} prompt tokens")
-    return f"nonce {cold.nonce[:8]}…, request {cold.request_id}, {cold.prompt_tokens} prompt tokens"
+    return f"nonce {cold.nonce[:8]}…, request {cold.request_id[:8]}…, {cold.prompt_tokens} prompt tokens"
 
 
 def _cold_prompt(evidence: Evidence) -> str:

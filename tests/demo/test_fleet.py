@@ -19,15 +19,14 @@ from kakeya_ops.demo.fleet import (
     DemoFleet,
     FleetPlan,
     choose_ports,
-    interrupted_once,
     last_line,
     temporary_directory,
     write_fleet,
 )
+from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory import load_inventory
 
-HEEDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SLEEP = "import time; time.sleep(60)"
 
 
@@ -43,7 +42,7 @@ def sleepers(plan: FleetPlan, monkeypatch: pytest.MonkeyPatch) -> Iterator[DemoF
     script.write_text(f"#!{sys.executable}\n{SLEEP}\n")
     script.chmod(0o700)
     monkeypatch.setattr(fleet_module.sys, "executable", str(script))
-    with DemoFleet(plan) as fleet:
+    with DemoFleet(plan, Interruption()) as fleet:
         yield fleet
 
 
@@ -91,45 +90,35 @@ def test_a_port_in_use_is_told() -> None:
 
 
 def test_a_temporary_directory_is_gone_afterwards() -> None:
-    with temporary_directory() as directory:
+    with temporary_directory(Interruption()) as directory:
         (directory / "file").write_text("")
     assert not directory.exists()
 
 
 def test_no_place_for_a_temporary_directory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc/none")
-    with pytest.raises(EnvironmentFault, match="cannot make a temporary directory") as caught, temporary_directory():
+    with (
+        pytest.raises(EnvironmentFault, match="cannot make a temporary directory") as caught,
+        temporary_directory(Interruption()),
+    ):
         pass
     assert "TMPDIR" in str(caught.value.hint)
 
 
-@pytest.mark.parametrize("number", HEEDED)
-def test_the_first_signal_interrupts_and_no_later_one_does(number: signal.Signals) -> None:
-    before = {one: signal.getsignal(one) for one in HEEDED}
-    cleaned_up = []
+def test_an_interruption_of_the_end_of_a_fleet_comes_after_it(plan: FleetPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+    interruption = Interruption()
+    fleet = DemoFleet(plan, interruption)
+    fleet.children["node"] = node = child(plan.directory, SLEEP)
+    end = node.signal_group
 
-    def work() -> None:
-        with interrupted_once():
-            try:
-                signal.raise_signal(number)
-            finally:
-                for again in HEEDED:
-                    signal.raise_signal(again)
-                cleaned_up.append(True)
+    def end_interrupted(number: signal.Signals) -> None:
+        signal.raise_signal(signal.SIGINT)
+        end(number)
 
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert cleaned_up
-    assert {one: signal.getsignal(one) for one in HEEDED} == before
-
-
-def test_an_ignored_signal_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        with interrupted_once():
-            signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    monkeypatch.setattr(node, "signal_group", end_interrupted)
+    with pytest.raises(KeyboardInterrupt), interruption:
+        fleet.stop()
+    assert not alive(node.pid)
 
 
 def test_a_childs_last_words_are_its_last_error(tmp_path: Path) -> None:
@@ -177,7 +166,7 @@ def test_a_child_that_heeds_no_signal_is_killed_with_its_own_children(
     plan: FleetPlan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fleet_module, "_GRACE_SECONDS", 0.2)
-    fleet = DemoFleet(plan)
+    fleet = DemoFleet(plan, Interruption())
     stubborn = (
         "import signal, subprocess, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         f"inner = subprocess.Popen([sys.executable, '-c', {SLEEP!r}])\nprint(inner.pid, flush=True)\ntime.sleep(60)"
@@ -188,7 +177,7 @@ def test_a_child_that_heeds_no_signal_is_killed_with_its_own_children(
     fleet.stop()
     assert not alive(node.pid)
     # It is not our child: its end is not waited for by anybody here.
-    DemoFleet(plan).wait_for("the inner end", lambda: not running(inner), 30)
+    DemoFleet(plan, Interruption()).wait_for("the inner end", lambda: not running(inner), 30)
 
 
 def test_waiting_ends_when_a_child_does(sleepers: DemoFleet) -> None:
