@@ -17,6 +17,14 @@
     │   ├── PeerBusy              queue full; `retry_after_seconds`
     │   ├── PeerRefused           it answered with an error of its own
     │   └── StreamCorrupt         a frame whose form, checksum or signature is wrong
+    ├── RemoteError (3)           another machine, reached by ssh, or this one as if it were
+    │   ├── ConnectFailed         no connection was made
+    │   ├── HostKeyRejected       its key is unknown, changed or revoked; `fingerprint`
+    │   ├── AuthenticationFailed  it is the right machine, and it let nobody in
+    │   ├── ConnectionLost        connected, and then no longer; what ran may have run or not
+    │   ├── CommandFailed         a command that had to succeed did not
+    │   ├── CommandTimeout        a command took too long; `ended` says whether it is gone
+    │   └── TransferFailed        a file there could not be read, written or sent
     ├── SignatureRejected (3)     a request, reply or receipt that is not the fleet's
     ├── EngineError (70)          the compute thread
     │   ├── EngineBusy            bounded queue is full; `retry_after_seconds`
@@ -170,6 +178,81 @@ class StreamCorrupt(PeerError):
     reason = "corrupt"
 
 
+class RemoteError(KakeyaError):
+    """Another machine, reached by ssh, could not do its part. `host` is its name in the inventory."""
+
+    def __init__(self, host: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{host}: {message}", hint=hint)
+        self.host = host
+
+
+class ConnectFailed(RemoteError):
+    """No connection. `transient` says that the server may only have been busy, so that trying again makes sense."""
+
+    def __init__(self, host: str, reason: str, *, transient: bool = False, hint: str | None = None) -> None:
+        super().__init__(host, f"cannot connect: {reason}", hint=hint)
+        self.reason = reason
+        self.transient = transient
+
+
+class HostKeyRejected(RemoteError):
+    """The host key is ``unknown``, ``changed`` or ``revoked`` (`reason`); the hint is the command that accepts it."""
+
+    def __init__(self, host: str, reason: str, fingerprint: str, *, hint: str | None = None) -> None:
+        super().__init__(host, f"its host key is {reason}: {fingerprint}", hint=hint)
+        self.reason = reason
+        self.fingerprint = fingerprint
+
+
+class AuthenticationFailed(RemoteError):
+    """The server did not let `user` in; `tried` names the keys that were offered."""
+
+    def __init__(self, host: str, user: str, tried: tuple[str, ...], *, hint: str | None = None) -> None:
+        offered = f"refused every key: {', '.join(tried)}" if tried else "was offered no key"
+        super().__init__(host, f"did not let {user} in; it {offered}", hint=hint)
+        self.user = user
+        self.tried = tried
+
+
+class ConnectionLost(RemoteError):
+    """The connection broke `during` something, of which nobody knows how far it came."""
+
+    def __init__(self, host: str, during: str) -> None:
+        super().__init__(host, f"the connection broke while {during}", hint="what ran there may have run to its end")
+        self.during = during
+
+
+class CommandFailed(RemoteError):
+    """`argv` had to succeed and did not. `stderr` is the end of what it said; `status` is None if it was ended here."""
+
+    def __init__(self, host: str, argv: tuple[str, ...], status: int | None, stderr: str) -> None:
+        outcome = "was ended" if status is None else f"failed with status {status}"
+        super().__init__(host, f"{' '.join(argv)} {outcome}: {stderr or 'it said nothing'}")
+        self.argv = argv
+        self.status = status
+        self.stderr = stderr
+
+
+class CommandTimeout(RemoteError):
+    """`argv` took longer than `timeout_seconds`. `ended` says whether it was surely stopped, or may still be running."""
+
+    def __init__(self, host: str, argv: tuple[str, ...], timeout_seconds: float, *, ended: bool) -> None:
+        fate = "was ended" if ended else "may still be running there"
+        super().__init__(host, f"{' '.join(argv)} took longer than {timeout_seconds:g} s and {fate}")
+        self.argv = argv
+        self.timeout_seconds = timeout_seconds
+        self.ended = ended
+
+
+class TransferFailed(RemoteError):
+    """The file or folder `path` on the host could not be read, written or sent."""
+
+    def __init__(self, host: str, path: str, reason: str, *, hint: str | None = None) -> None:
+        super().__init__(host, f"{path}: {reason}", hint=hint)
+        self.path = path
+        self.reason = reason
+
+
 class SignatureRejected(KakeyaError):
     """A request, reply, directive or receipt that the fleet's key did not sign, or that is stale or replayed."""
 
@@ -206,12 +289,18 @@ class PoolFull(KakeyaError):
 
 
 __all__ = [
+    "AuthenticationFailed",
+    "CommandFailed",
+    "CommandTimeout",
+    "ConnectFailed",
+    "ConnectionLost",
     "EngineBusy",
     "EngineDead",
     "EngineError",
     "EnvironmentFault",
     "ExitCode",
     "Fault",
+    "HostKeyRejected",
     "IdentityMismatch",
     "InputError",
     "InventoryError",
@@ -224,8 +313,10 @@ __all__ = [
     "PeerUnreachable",
     "PoolFull",
     "RefusedError",
+    "RemoteError",
     "RemoteRequired",
     "SignatureRejected",
     "StreamCorrupt",
+    "TransferFailed",
     "UnsupportedModel",
 ]

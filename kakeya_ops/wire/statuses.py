@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from kakeya_ops.errors import (
+    AuthenticationFailed,
+    CommandFailed,
+    CommandTimeout,
+    ConnectFailed,
+    ConnectionLost,
     EngineBusy,
     EngineDead,
     EngineError,
     EnvironmentFault,
+    HostKeyRejected,
     IdentityMismatch,
     InputError,
     InventoryError,
@@ -19,9 +25,11 @@ from kakeya_ops.errors import (
     PeerUnreachable,
     PoolFull,
     RefusedError,
+    RemoteError,
     RemoteRequired,
     SignatureRejected,
     StreamCorrupt,
+    TransferFailed,
     UnsupportedModel,
 )
 from kakeya_ops.wire.bodies import ErrorBody
@@ -42,6 +50,14 @@ STATUSES: dict[type[KakeyaError], tuple[int, str]] = {
     PeerBusy: (503, "peer_busy"),
     PeerRefused: (502, "peer_refused"),
     StreamCorrupt: (400, "stream_corrupt"),
+    RemoteError: (502, "remote_failed"),
+    ConnectFailed: (502, "connect_failed"),
+    HostKeyRejected: (502, "host_key_rejected"),
+    AuthenticationFailed: (502, "authentication_failed"),
+    ConnectionLost: (502, "connection_lost"),
+    CommandFailed: (502, "command_failed"),
+    CommandTimeout: (504, "command_timeout"),
+    TransferFailed: (502, "transfer_failed"),
     SignatureRejected: (401, "signature_rejected"),
     EngineError: (500, "engine_failed"),
     EngineBusy: (503, "engine_busy"),
