@@ -36,8 +36,11 @@ Errors of libraries are translated where they arise (`remote/`, `peer/`, `engine
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from enum import IntEnum
+
+_SHOWN_CHARACTERS = 200
 
 
 class ExitCode(IntEnum):
@@ -227,21 +230,28 @@ class CommandFailed(RemoteError):
 
     def __init__(self, host: str, argv: tuple[str, ...], status: int | None, stderr: str) -> None:
         outcome = "was ended" if status is None else f"failed with status {status}"
-        super().__init__(host, f"{' '.join(argv)} {outcome}: {stderr or 'it said nothing'}")
+        super().__init__(host, f"{_shown(argv)} {outcome}: {stderr or 'it said nothing'}")
         self.argv = argv
         self.status = status
         self.stderr = stderr
 
 
 class CommandTimeout(RemoteError):
-    """`argv` took longer than `timeout_seconds`. `ended` says whether it was surely stopped, or may still be running."""
+    """`argv` took longer than `timeout_seconds`. `ended`: it was surely stopped; otherwise it may still be running."""
 
     def __init__(self, host: str, argv: tuple[str, ...], timeout_seconds: float, *, ended: bool) -> None:
         fate = "was ended" if ended else "may still be running there"
-        super().__init__(host, f"{' '.join(argv)} took longer than {timeout_seconds:g} s and {fate}")
+        super().__init__(host, f"{_shown(argv)} took longer than {timeout_seconds:g} s and {fate}")
         self.argv = argv
         self.timeout_seconds = timeout_seconds
         self.ended = ended
+
+
+def _shown(argv: tuple[str, ...]) -> str:
+    """The start of a command as one line: what is not printable is escaped."""
+    line = shlex.join(argv)
+    line = line if line.isprintable() else line.encode("unicode_escape").decode()
+    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[:_SHOWN_CHARACTERS]}…"
 
 
 class TransferFailed(RemoteError):
