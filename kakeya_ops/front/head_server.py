@@ -46,7 +46,7 @@ def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], Non
         closing.callback(engine.close)
         node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
         exchange = closing.enter_context(exchanging(node, inventory))
-        fleet = Fleet(node, exchange, engine.runtime)
+        fleet = Fleet(node, exchange, engine.runtime, {host: inventory.host(host).role for host in inventory.hosts})
         head = HeadService(node, engine, fleet, head_settings)
         closing.callback(head.close)
         settings = _api_settings(inventory, api, node)

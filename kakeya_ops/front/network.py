@@ -8,33 +8,44 @@ from typing import Any
 from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.fleet import Known
 from kakeya_ops.serving.receipts import Receipt
+from kakeya_ops.wire.cards import Card
+
+_CARD_FIELDS = (
+    "version",
+    "epoch",
+    "instance",
+    "healthy",
+    "identity",
+    "prefill_tokens_per_second",
+    "load",
+    "pool",
+    "free_memory_bytes",
+    "counters",
+    "issued_at",
+)
+"""What a card says and nobody here judges."""
 
 
 def describe_node(known: Known) -> dict[str, Any]:
-    """One node: what its card says, how it is reached, and whether its KV is ours."""
-    card, link = known.card, known.link
-    return {
-        "node": card.node,
-        "role": card.role,
-        "version": card.version,
-        "epoch": card.epoch,
-        "instance": card.instance,
-        "healthy": card.healthy,
+    """One node: what its card says, how it is reached, and whether its KV is ours; nulls where there is no card."""
+    link = known.link
+    return _describe_card(known.card) | {
+        "node": known.node,
+        "role": known.role,
         "reachable": known.reachable,
         "usable": known.usable,
-        "identity": card.identity,
-        "identity_match": known.difference is None,
+        "identity_match": known.card is not None and known.difference is None,
         "identity_difference": known.difference.to_json() if known.difference else None,
-        "prefill_tokens_per_second": card.prefill_tokens_per_second,
-        "load": card.load.model_dump(),
-        "pool": card.pool.model_dump(),
-        "free_memory_bytes": card.free_memory_bytes,
-        "counters": dict(card.counters),
-        "issued_at": card.issued_at,
         "endpoint": str(link.endpoint) if link else None,
         "link": link.to_json() if link else None,
         "rtt_seconds": link.rtt_seconds if link else None,
     }
+
+
+def _describe_card(card: Card | None) -> dict[str, Any]:
+    if card is None:
+        return dict.fromkeys(_CARD_FIELDS) | {"healthy": False, "counters": {}}
+    return card.model_dump(include=set(_CARD_FIELDS))
 
 
 def describe_tokens(counters: Counters) -> dict[str, Any]:
@@ -56,8 +67,9 @@ def describe_summary(counters: Counters, nodes: Sequence[Known]) -> dict[str, An
     """The fleet's totals."""
     return {
         "nodes": len(nodes),
-        "workers": sum(known.card.role == "worker" for known in nodes),
-        "caches": sum(known.card.role == "cache" for known in nodes),
+        "reachable": sum(known.reachable for known in nodes),
+        "workers": sum(known.role == "worker" for known in nodes),
+        "caches": sum(known.role == "cache" for known in nodes),
         "counters": counters.snapshot(),
         "fallbacks_by_reason": counters.by_reason(CounterName.FALLBACKS),
         "by_worker": counters.by_worker(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kakeya_ops.kv.identity import Runtime
@@ -11,14 +12,19 @@ from kakeya_ops.serving.exchange import Exchange, Link
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.sources import PeerSource
 from kakeya_ops.serving.standing import Standing
-from kakeya_ops.wire.cards import Card
+from kakeya_ops.wire.cards import Card, Role
 
 
 @dataclass(frozen=True)
 class Known:
-    """One other node: its card, the link in use, why its KV is not ours, and whether it may be asked now."""
+    """One other node: its card, the link in use, why its KV is not ours, and whether it may be asked now.
 
-    card: Card
+    A host of the inventory that has not shown itself, or not lately, has no card; its link tells why.
+    """
+
+    node: str
+    role: Role
+    card: Card | None
     link: Link | None
     difference: Difference | None
     usable: bool
@@ -30,19 +36,23 @@ class Known:
 
 
 class Fleet:
-    """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe."""
+    """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe.
 
-    def __init__(self, node: Node, exchange: Exchange, runtime: Runtime) -> None:
+    `hosts` are those of the inventory with their roles.
+    """
+
+    def __init__(self, node: Node, exchange: Exchange, runtime: Runtime, hosts: Mapping[str, Role]) -> None:
         self._node = node
         self._exchange = exchange
         self._runtime = runtime
+        self._hosts = {name: role for name, role in hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
 
     def known(self) -> list[Known]:
-        """Every other node whose card counts now, by name."""
-        links = self._exchange.links()
-        cards = self._node.cards.fresh()
-        return [self._judge(cards[name], links.get(name)) for name in sorted(cards) if name != self._node.id]
+        """Every other host of the inventory, and every other node whose card counts now, by name."""
+        links: Mapping[str, Link] = self._exchange.links()
+        cards = {name: card for name, card in self._node.cards.fresh().items() if name != self._node.id}
+        return [self._judge(name, cards.get(name), links.get(name)) for name in sorted(cards | self._hosts)]
 
     def usable(self) -> list[PeerSource]:
         """See `Neighbourhood.usable`."""
@@ -61,15 +71,18 @@ class Fleet:
         """Take a finished transfer as a measurement of the link to `node`."""
         self._exchange.observe_transfer(node, count_bytes, seconds)
 
-    def _judge(self, card: Card, link: Link | None) -> Known:
+    def _judge(self, name: str, card: Card | None, link: Link | None) -> Known:
+        if card is None:
+            return Known(name, self._hosts[name], None, link, None, usable=False)
         difference = find_difference(card, self._node.identity, self._runtime)
         single = all(conflict.node != card.node for conflict in self._node.cards.conflicts())
         ready = card.healthy and card.role != "head" and link is not None and link.up and single
-        return Known(card, link, difference, ready and difference is None and self._standing.usable(card.node))
+        usable = ready and difference is None and self._standing.usable(name)
+        return Known(name, card.role, card, link, difference, usable)
 
     def _source(self, known: Known) -> PeerSource | None:
-        client = self._exchange.client(known.card.node)
-        if client is None or known.link is None:
+        client = self._exchange.client(known.node)
+        if client is None or known.card is None or known.link is None:
             return None
         return PeerSource(known.card, client, self._node.identity.digest, known.link.to_json())
 

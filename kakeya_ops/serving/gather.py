@@ -13,17 +13,30 @@ from typing import Any, Protocol
 
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.engine import Engine
-from kakeya_ops.errors import PeerError, StreamCorrupt
+from kakeya_ops.engine.prefill import Cancelled
+from kakeya_ops.errors import PeerError, PeerRefused, StreamCorrupt
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
 from kakeya_ops.kv.prefix import longest_resume
-from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.peer.connection import CallAborted, StopFlag
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import Fallback, RemotePart
 from kakeya_ops.serving.scheduler import Decision
+from kakeya_ops.wire.statuses import STATUSES
 
 OnPart = Callable[[int, int, StoredPart], None]
 """``(block, part, payload)`` of a verified arrival; called on the thread that reads the stream."""
+
+_CODES = frozenset(code for _, code in STATUSES.values())
+
+
+class BlocksGone(PeerError):
+    """A peer no longer holds what it held when it was asked: evicted, or forgotten with its process."""
+
+    reason = "gone"
+
+    def __init__(self, peer: str) -> None:
+        super().__init__(peer, "no longer holds all the blocks that it held a moment before")
 
 
 @dataclass(frozen=True)
@@ -46,8 +59,10 @@ class Order:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How a peer's stream ended well: its signed receipt, None for a mere fetch."""
+    """How a peer's stream ended well: which of its processes sent it, and its signed receipt, None for a mere fetch."""
 
+    epoch: int
+    instance: str
     receipt: Mapping[str, Any] | None
 
 
@@ -57,14 +72,6 @@ class Source(Protocol):
     @property
     def node(self) -> str:
         """Its node id."""
-
-    @property
-    def epoch(self) -> int:
-        """When its process started, in nanoseconds of Unix time."""
-
-    @property
-    def instance(self) -> str:
-        """The random number of its process."""
 
     @property
     def link(self) -> dict[str, Any]:
@@ -79,12 +86,16 @@ class Source(Protocol):
 
 @dataclass
 class Gathered:
-    """A prefix that is ready to be resumed after, and how it came to be. `seconds` by what they were spent on."""
+    """A prefix that is ready to be resumed after, and how it came to be. `seconds` by what they were spent on.
+
+    `received_bytes` came from a peer, also when its stream broke.
+    """
 
     assembly: Assembly | None
     local_blocks: int
     remote: RemotePart | None = None
     fallback: Fallback | None = None
+    received_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -101,6 +112,7 @@ class Gathering:
         self._pool = pool
         self._prompt = prompt
         self._use_pool = use_pool
+        self._own_blocks = 0
         self._received: dict[tuple[int, int], StoredPart] = {}
         self._import_seconds = 0.0
 
@@ -119,17 +131,19 @@ class Gathering:
     def from_peer(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
         """The prefix up to `decision.blocks`: from the own pool as far as it goes, then from `source`.
 
-        A fault of the peer is part of the result, not an error.
+        A fault of the peer is part of the result, not an error. Raises `Cancelled` when nobody waits any more.
         """
         began = time.monotonic()
         try:
             return self._stream(decision, source, errand)
+        except CallAborted:
+            raise Cancelled from None
         except PeerError as error:
-            return self._salvage(source, error, time.monotonic() - began)
+            return self._salvage(error, time.monotonic() - began)
 
     def _stream(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
         with self._pin() as own:
-            held = self._resume_after(own)
+            held = self._own_blocks = self._resume_after(own)
             assembly = self._engine.open_import(decision.blocks)
             self._place(assembly, own, [pair for pair in self._needed(decision.blocks) if pair[0] < held])
             began = time.monotonic()
@@ -138,7 +152,8 @@ class Gathering:
             transfer_seconds = time.monotonic() - began
         self._judge(source, assembly, delivery)
         remote = self._describe(decision, source, delivery, held, transfer_seconds)
-        return Gathered(assembly, held, remote, None, {"transfer": transfer_seconds, "import": self._import_seconds})
+        seconds = {"transfer": transfer_seconds, "import": self._import_seconds}
+        return Gathered(assembly, held, remote, received_bytes=self._received_bytes, seconds=seconds)
 
     def _arrivals(self, assembly: Assembly) -> OnPart:
         def arrive(block: int, part: int, stored: StoredPart) -> None:
@@ -151,18 +166,20 @@ class Gathering:
         return arrive
 
     def _judge(self, source: Source, assembly: Assembly, delivery: Delivery) -> None:
+        if not assembly.complete and delivery.receipt is None:
+            raise BlocksGone(source.node)
         if not assembly.complete:
             raise StreamCorrupt(source.node, "the stream ended well but lacks blocks")
         if delivery.receipt is not None and delivery.receipt["blocks_digest"] != self._digest():
             raise StreamCorrupt(source.node, "the receipt names other blocks than those that arrived")
 
-    def _salvage(self, source: Source, error: PeerError, wasted_seconds: float) -> Gathered:
+    def _salvage(self, error: PeerError, wasted_seconds: float) -> Gathered:
         """Resume after whatever the own pool and the broken stream hold together."""
-        own_blocks = self.local_blocks if not self._received else 0
         blocks, assembly = self._assemble()
+        own_blocks = min(self._own_blocks, blocks)
+        fallback = explain_fallback(error, blocks - own_blocks)
         seconds = {"wasted": wasted_seconds, "import": self._import_seconds}
-        fallback = Fallback(source.node, error.reason, error.message, blocks - own_blocks)
-        return Gathered(assembly, own_blocks, None, fallback, seconds)
+        return Gathered(assembly, own_blocks, None, fallback, self._received_bytes, seconds)
 
     def _assemble(self) -> tuple[int, Assembly | None]:
         """The longest prefix that the pool (where allowed) and the arrivals hold together, put together."""
@@ -198,6 +215,10 @@ class Gathering:
     def _needed(self, blocks: int) -> tuple[tuple[int, int], ...]:
         return self._prompt.layout.needed(blocks)
 
+    @property
+    def _received_bytes(self) -> int:
+        return sum(stored.nbytes for stored in self._received.values())
+
     def _digest(self) -> str:
         return blocks_digest((block, part, stored.checksum) for (block, part), stored in self._received.items())
 
@@ -208,15 +229,15 @@ class Gathering:
         receipt = delivery.receipt or {}
         return RemotePart(
             node=source.node,
-            epoch=source.epoch,
-            instance=source.instance,
+            epoch=delivery.epoch,
+            instance=delivery.instance,
             kind=decision.kind,
             job=receipt.get("job"),
             tokens=tokens,
             computed_tokens=receipt.get("computed_tokens", 0),
             pool_tokens=receipt.get("pool_tokens", tokens),
             blocks=len({block for block, _ in self._received}),
-            payload_bytes=sum(stored.nbytes for stored in self._received.values()),
+            payload_bytes=self._received_bytes,
             blocks_digest=self._digest(),
             transfer_seconds=transfer_seconds,
             link=source.link,
@@ -224,4 +245,20 @@ class Gathering:
         )
 
 
-__all__ = ["Delivery", "Errand", "Gathered", "Gathering", "OnPart", "Order", "Source"]
+def explain_fallback(error: PeerError, kept_blocks: int = 0) -> Fallback:
+    """Why the head computes locally after all. The reason is the peer's own word for it where the protocol knows it."""
+    reason = error.code if isinstance(error, PeerRefused) and error.code in _CODES else error.reason
+    return Fallback(error.peer, reason, error.message, kept_blocks)
+
+
+__all__ = [
+    "BlocksGone",
+    "Delivery",
+    "Errand",
+    "Gathered",
+    "Gathering",
+    "OnPart",
+    "Order",
+    "Source",
+    "explain_fallback",
+]

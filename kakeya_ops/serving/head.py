@@ -15,9 +15,16 @@ from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
-from kakeya_ops.serving.gather import Errand, Gathered, Gathering
+from kakeya_ops.serving.gather import BlocksGone, Errand, Gathered, Gathering, explain_fallback
 from kakeya_ops.serving.ledger import Ledger, Settled
-from kakeya_ops.serving.neighbours import Neighbourhood, Survey, survey
+from kakeya_ops.serving.neighbours import (
+    DEMANDED_LOOKUP_SECONDS,
+    LOOKUP_SECONDS,
+    Inquiry,
+    Neighbourhood,
+    Survey,
+    survey,
+)
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
@@ -98,11 +105,11 @@ class HeadService:
         gathering = Gathering(self._engine, self.node.pool, prompt, use_pool=not modes & {"local", "skip-local-pool"})
         rules = self._rules(modes)
         local = self._local(gathering)
-        found = self._survey(prompt, local, rules)
-        answer.seconds["lookup"] = found.seconds
+        found = self._survey(answer, prompt, local, rules)
         decision = choose(prompt.layout, len(prompt.tokens), local, found.candidates, rules)
         gathered = self._gather(answer, gathering, decision, found)
-        self._insist(prompt, decision, gathered)
+        if rules.demand != "local":
+            self._insist(prompt, decision, gathered)
         answer.seconds |= gathered.seconds
         answer.expect(lambda seconds: self._settle(Settled(answer, prompt, decision, gathered, seconds)))
         answer.follow(
@@ -129,31 +136,41 @@ class HeadService:
             decoding=engine.decoding,
         )
 
-    def _survey(self, prompt: Prompt, local: Local, rules: Rules) -> Survey:
+    def _survey(self, answer: Answer, prompt: Prompt, local: Local, rules: Rules) -> Survey:
         """Ask the peers, unless the answer could not change the decision."""
-        if choose(prompt.layout, len(prompt.tokens), local, (), rules).settled:
-            return Survey((), {}, 0.0)
-        return survey(self._neighbourhood, prompt, self._lookups)
+        found = Survey()
+        if not choose(prompt.layout, len(prompt.tokens), local, (), rules).settled:
+            patient = self.settings.require_remote or rules.demand == "remote"
+            limit_seconds = DEMANDED_LOOKUP_SECONDS if patient else LOOKUP_SECONDS
+            found = survey(self._neighbourhood, Inquiry(prompt, answer.stop, limit_seconds), self._lookups)
+        answer.seconds["lookup"] = found.seconds
+        return found
 
     def _gather(self, answer: Answer, gathering: Gathering, decision: Decision, found: Survey) -> Gathered:
-        if decision.node is None:
-            return gathering.from_pool()
-        source = found.sources[decision.node]
-        self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node)
-        directive = answer.request.directive
-        errand = Errand(directive.nonce if directive else new_nonce(), answer.stop)
-        gathered = gathering.from_peer(decision, source, errand)
         if answer.stop.stopped:
             raise Cancelled
+        if decision.node is None:
+            gathered = gathering.from_pool()
+            # Had it answered, it might have been chosen.
+            gathered.fallback = explain_fallback(found.faults[0]) if found.faults else None
+        else:
+            gathered = gathering.from_peer(decision, found.sources[decision.node], self._errand(answer, decision))
+            self._learn(decision.node, gathered)
         self.ledger.record_transfer(decision, gathered)
-        self._learn(decision.node, gathered)
         return gathered
+
+    def _errand(self, answer: Answer, decision: Decision) -> Errand:
+        if decision.kind == "remote_compute":
+            self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node or "")
+        directive = answer.request.directive
+        return Errand(directive.nonce if directive else new_nonce(), answer.stop)
 
     def _learn(self, node: str, gathered: Gathered) -> None:
         """Let the next decision know how it went; only a mere transfer tells the rate of the link."""
-        remote = gathered.remote
+        remote, fallback = gathered.remote, gathered.fallback
         if remote is None:
-            self._neighbourhood.failed(node)
+            if fallback and fallback.reason != BlocksGone.reason:  # to have forgotten is no failure
+                self._neighbourhood.failed(node)
             return
         self._neighbourhood.succeeded(node)
         if remote.kind == "import":

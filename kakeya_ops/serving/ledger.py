@@ -40,13 +40,14 @@ class Ledger:
         """Count what a peer contributed, or why it did not."""
         counters, worker = self._node.counters, decision.node or ""
         counters.add(CounterName.IMPORT_SECONDS, gathered.seconds.get("import", 0.0))
-        if gathered.fallback:
-            counters.add(CounterName.REMOTE_JOB_FAILURES, worker=worker)
-            counters.add(CounterName.FALLBACKS, worker=worker, reason=gathered.fallback.reason)
+        if gathered.received_bytes:
+            counters.add(CounterName.BYTES_RECEIVED, gathered.received_bytes, worker=worker)
+        if fallback := gathered.fallback:
+            counters.add(CounterName.FALLBACKS, worker=fallback.worker, reason=fallback.reason)
+            if decision.kind == "remote_compute":
+                counters.add(CounterName.REMOTE_JOB_FAILURES, worker=worker)
         if remote := gathered.remote:
-            counters.add(CounterName.BYTES_RECEIVED, remote.payload_bytes, worker=worker)
             counters.add(CounterName.TRANSFER_SECONDS, remote.transfer_seconds, worker=worker)
-            counters.add(CounterName.TOKENS_COMPUTED_REMOTE, remote.computed_tokens, worker=worker)
             if remote.pool_tokens:
                 counters.add(CounterName.REMOTE_HITS, worker=worker)
 
@@ -54,13 +55,19 @@ class Ledger:
         """Sign and keep the receipt of a request whose first token is there."""
         receipt = self._draw_up(settled).sign(self._node.fleet_key)
         self.receipts.add(receipt)
-        counters = self._node.counters
+        self._count_tokens(receipt)
+        return receipt
+
+    def _count_tokens(self, receipt: Receipt) -> None:
+        """Count each prompt token once: as computed here, as computed by a worker, or as reused."""
+        counters, computed_elsewhere = self._node.counters, 0
+        if remote := receipt.remote:
+            computed_elsewhere = min(remote.computed_tokens, receipt.cached_tokens)
+            counters.add(CounterName.TOKENS_COMPUTED_REMOTE, computed_elsewhere, worker=remote.node)
         counters.add(CounterName.TOKENS_COMPUTED_LOCAL, receipt.local_computed_tokens)
-        computed_elsewhere = receipt.remote.computed_tokens if receipt.remote else 0
-        counters.add(CounterName.TOKENS_REUSED, max(receipt.cached_tokens - computed_elsewhere, 0))
+        counters.add(CounterName.TOKENS_REUSED, receipt.cached_tokens - computed_elsewhere)
         if receipt.local_pool_tokens:
             counters.add(CounterName.LOCAL_HITS)
-        return receipt
 
     def _draw_up(self, settled: Settled) -> Receipt:
         prompt, gathered = settled.prompt, settled.gathered

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from kakeya_ops.errors import KakeyaError
+from kakeya_ops.errors import PeerError, PeerTimeout
+from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.gather import Source
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 
 LOOKUP_SECONDS = 0.25
 """The most that asking all peers may add to a request; a slower one is left out."""
+DEMANDED_LOOKUP_SECONDS = 2.0
+"""The same where the prefix must not be computed here: then there is nothing to gain by going on without them."""
 
 
 class Neighbour(Protocol):
@@ -24,8 +27,8 @@ class Neighbour(Protocol):
     def node(self) -> str:
         """Its node id."""
 
-    def look_up(self, prompt: Prompt) -> Candidate:
-        """Ask it what it holds of `prompt`. Raises `PeerError`."""
+    def look_up(self, prompt: Prompt, stop: StopFlag) -> Candidate:
+        """Ask it what it holds of `prompt`. Raises `PeerError`, also when `stop` is set."""
 
     def source(self) -> Source:
         """The way to get blocks from it."""
@@ -49,36 +52,47 @@ class Neighbourhood(Protocol):
 
 @dataclass(frozen=True)
 class Survey:
-    """What the peers answered in time."""
+    """What the peers answered in time, and in `faults` why others did not."""
 
-    candidates: tuple[Candidate, ...]
-    sources: dict[str, Source]
-    seconds: float
+    candidates: tuple[Candidate, ...] = ()
+    sources: dict[str, Source] = field(default_factory=dict)
+    faults: tuple[PeerError, ...] = ()
+    seconds: float = 0.0
 
 
-def survey(neighbourhood: Neighbourhood, prompt: Prompt, executor: ThreadPoolExecutor) -> Survey:
-    """Ask every usable peer at once, for at most `LOOKUP_SECONDS`; who fails or is late is left out."""
+@dataclass(frozen=True)
+class Inquiry:
+    """A prompt about which peers are asked for at most `limit_seconds`, or until `stop`."""
+
+    prompt: Prompt
+    stop: StopFlag
+    limit_seconds: float = LOOKUP_SECONDS
+
+
+def survey(neighbourhood: Neighbourhood, inquiry: Inquiry, executor: ThreadPoolExecutor) -> Survey:
+    """Ask every usable peer at once; who fails or is late is left out, now and for a while."""
     began = time.monotonic()
-    asked = {
-        neighbour.node: (neighbour, executor.submit(neighbour.look_up, prompt)) for neighbour in neighbourhood.usable()
-    }
-    candidates = []
-    for neighbour, answer in asked.values():
-        candidate = _await(answer, began + LOOKUP_SECONDS - time.monotonic())
-        if candidate:
-            candidates.append(candidate)
-        else:
+    asked = [(one, executor.submit(one.look_up, inquiry.prompt, inquiry.stop)) for one in neighbourhood.usable()]
+    candidates, sources, faults = [], {}, []
+    for neighbour, answer in asked:
+        found = _await(neighbour.node, answer, began + inquiry.limit_seconds - time.monotonic())
+        if isinstance(found, Candidate):
+            candidates.append(found)
+            sources[neighbour.node] = neighbour.source()
+        elif not inquiry.stop.stopped:
+            faults.append(found)
             neighbourhood.failed(neighbour.node)
-    sources = {candidate.node: asked[candidate.node][0].source() for candidate in candidates}
-    return Survey(tuple(candidates), sources, time.monotonic() - began)
+    return Survey(tuple(candidates), sources, tuple(faults), time.monotonic() - began)
 
 
-def _await(answer: Future[Candidate], seconds: float) -> Candidate | None:
+def _await(node: str, answer: Future[Candidate], seconds: float) -> Candidate | PeerError:
     try:
         return answer.result(max(seconds, 0))
-    except (KakeyaError, TimeoutError):
+    except PeerError as error:
+        return error
+    except TimeoutError:
         answer.cancel()
-        return None
+        return PeerTimeout(node, "did not say in time what it holds")
 
 
-__all__ = ["LOOKUP_SECONDS", "Neighbour", "Neighbourhood", "Survey", "survey"]
+__all__ = ["DEMANDED_LOOKUP_SECONDS", "LOOKUP_SECONDS", "Inquiry", "Neighbour", "Neighbourhood", "Survey", "survey"]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_ops.errors import StreamCorrupt
+from pydantic import ValidationError
+
+from kakeya_ops.errors import PeerError
 from kakeya_ops.peer.client import BlockArrival, OnBlock, PeerClient, PrefillCall, WantedBlock
+from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.gather import Delivery, OnPart, Order
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 from kakeya_ops.wire.bodies import PrefillRequest
 from kakeya_ops.wire.cards import Card
+
+
+class OutOfBounds(PeerError):
+    """What is to be asked is beyond what a body of the peer protocol may hold."""
+
+    reason = "out_of_bounds"
 
 
 @dataclass(frozen=True)
@@ -28,23 +39,14 @@ class PeerSource:
         """The peer's node id."""
         return self.card.node
 
-    @property
-    def epoch(self) -> int:
-        """When the peer's process started, in nanoseconds of Unix time."""
-        return self.card.epoch
-
-    @property
-    def instance(self) -> str:
-        """The random number of the peer's process."""
-        return self.card.instance
-
     def source(self) -> PeerSource:
         """Itself: what is asked can also deliver."""
         return self
 
-    def look_up(self, prompt: Prompt) -> Candidate:
-        """Ask what the peer holds of `prompt`. Raises `PeerError`."""
-        reply = self.client.lookup(self.identity, prompt.hashes[: prompt.blocks])
+    def look_up(self, prompt: Prompt, stop: StopFlag) -> Candidate:
+        """Ask what the peer holds of `prompt`. Raises `PeerError`, also when `stop` is set."""
+        with _bounded(self.node):
+            reply = self.client.lookup(self.identity, prompt.hashes[: prompt.blocks], stop)
         return Candidate(
             node=self.node,
             computes=self.card.role == "worker",
@@ -63,15 +65,20 @@ class PeerSource:
             for block, part in prompt.layout.needed(order.blocks)
             if block >= order.from_blocks
         ]
-        report = self.client.fetch(self.identity, wanted, _passing(on_part), order.errand.stop)
-        if (report.header.epoch, report.header.instance) != (self.epoch, self.instance):
-            raise StreamCorrupt(self.node, "is another process than the one that its card describes")
-        return Delivery(None)
+        with _bounded(self.node):
+            report = self.client.fetch(self.identity, wanted, _passing(on_part), order.errand.stop)
+        return Delivery(report.header.epoch, report.header.instance, None)
 
     def compute(self, order: Order, on_part: OnPart) -> Delivery:
         """Have the peer compute the same and stream it meanwhile. Raises `PeerError`."""
+        with _bounded(self.node):
+            call = PrefillCall(self._request(order), order.prompt.hashes[: order.blocks], _passing(on_part))
+            receipt = self.client.prefill(call, order.errand.stop)
+        return Delivery(receipt.epoch, receipt.instance, receipt.to_json())
+
+    def _request(self, order: Order) -> PrefillRequest:
         prompt = order.prompt
-        request = PrefillRequest(
+        return PrefillRequest(
             identity=self.identity,
             tenant=prompt.tenant,
             tokens=prompt.tokens[: order.blocks * prompt.layout.block_tokens],
@@ -80,8 +87,15 @@ class PeerSource:
             nonce=order.errand.nonce,
             request_id=prompt.request_id,
         )
-        call = PrefillCall(request, prompt.hashes[: order.blocks], _passing(on_part))
-        return Delivery(self.client.prefill(call, order.errand.stop).to_json())
+
+
+@contextmanager
+def _bounded(node: str) -> Iterator[None]:
+    """Turn the refusal of a body that is being made into a `PeerError`: such a prompt is computed here."""
+    try:
+        yield
+    except ValidationError as error:
+        raise OutOfBounds(node, f"cannot be asked: {error.error_count()} fields are out of bounds") from error
 
 
 def _passing(on_part: OnPart) -> OnBlock:
@@ -91,4 +105,4 @@ def _passing(on_part: OnPart) -> OnBlock:
     return arrive
 
 
-__all__ = ["PeerSource"]
+__all__ = ["OutOfBounds", "PeerSource"]
