@@ -87,11 +87,9 @@ class Door:
         if digest == ours.digest:
             return
         card = self._node.cards.card(caller.node)
-        if card is not None and card.identity == digest and card.identity_document is not None:
-            found = ours.first_difference(_parse_identity(card.identity_document))
-            if found is not None:
-                raise IdentityMismatch(*found, peer=caller.node)
-        raise IdentityMismatch("identity", ours.digest, digest, peer=caller.node)
+        theirs = _parse_identity(card.identity_document) if card and card.identity == digest else None
+        found = theirs and ours.first_difference(theirs)
+        raise IdentityMismatch(*(found or ("identity", ours.digest, digest)), peer=caller.node)
 
     def _verify(self, request: Request, body: bytes) -> Caller:
         signed = SignedRequest(request.headers, request.method, _target(request), body)
@@ -124,11 +122,12 @@ def _unsigned(status: int, body: ErrorBody) -> Response:
     return Response(body.encode(), status, media_type="application/json")
 
 
-def _parse_identity(document: dict[str, object]) -> CacheIdentity:
+def _parse_identity(document: dict[str, object] | None) -> CacheIdentity | None:
+    """The identity in a card, None if there is none that can be read."""
     try:
-        return CacheIdentity.from_json(document)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"the card's identity document cannot be read: {error}") from error
+        return CacheIdentity.from_json(document) if document else None
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _target(request: Request) -> str:
