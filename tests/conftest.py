@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from kakeya_ops.demo.tiny_model import make_tiny_llama
 from tiny_models import MakeFamily, make_family
+
+# Machines that run tests are often busy: one slow example of a property says nothing.
+settings.register_profile("busy", deadline=None)
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -30,8 +30,8 @@ _CARD_SECONDS = 20.0
 _POLL_SECONDS = 0.1
 _FEWEST_WORDS = 32
 """Twice the bytes of a nonce."""
-_MOST_EXTRA_WORDS = 1024
-"""Two of the largest blocks that an inventory allows."""
+_LARGEST_BLOCK_TOKENS = 512
+"""The largest that an inventory allows."""
 
 REQUESTS = (
     ("cold", frozenset({"remote"})),
@@ -116,8 +116,24 @@ class _Probe:
         return self._report(head, str(card.get("node")), (check, *judge(evidence)))
 
     def _ask_thrice(self, head: Facts) -> None:
-        # Shorter than two blocks, a prompt might leave a worker nothing to compute.
-        words = max(self._options.min_tokens, min(2 * int(head.number("block_tokens")), _MOST_EXTRA_WORDS))
+        body = self._ask_cold(head)
+        for label, modes in REQUESTS[1:]:
+            self._ask(label, modes, body)
+
+    def _ask_cold(self, head: Facts) -> bytes:
+        """Ask about a fresh prompt and return the request's body; a prompt that proves too short is tried at length.
+
+        A word is one token at least and two or three as a rule, and on a slow machine each one counts.
+        """
+        # In a prompt of a block or less there may be nothing for a worker to compute.
+        tokens = max(self._options.min_tokens, min(int(head.number("block_tokens")), _LARGEST_BLOCK_TOKENS) + 1)
+        body = self._completion(head, tokens // 2)
+        if self._ask(*REQUESTS[0], body).prompt_tokens < tokens:
+            body = self._completion(head, tokens)
+            self._ask(*REQUESTS[0], body)
+        return body
+
+    def _completion(self, head: Facts, words: int) -> bytes:
         request = {
             "model": head.get("model"),
             "prompt": probe_text(new_nonce(), words),
@@ -125,16 +141,14 @@ class _Probe:
             "max_tokens": DECODED_TOKENS,
             "logprobs": 1,
         }
-        body = json.dumps(request).encode()
-        for label, modes in REQUESTS:
-            self._tell(f"sending the {label} request")
-            self._answers[label] = self._ask(label, modes, body)
+        return json.dumps(request).encode()
 
     def _ask(self, label: str, modes: frozenset[str], body: bytes) -> Answer:
+        self._tell(f"sending the {label} request")
         nonce = new_nonce()
         directive = sign_directive(self._options.fleet_key, modes, nonce, body_digest(body), time.time())
         completion = self._client.complete(body, {DIRECTIVE_HEADER: directive})
-        return Answer(
+        answer = self._answers[label] = Answer(
             label=label,
             nonce=nonce,
             request_id=completion.request_id,
@@ -143,6 +157,7 @@ class _Probe:
             logprobs=completion.logprobs,
             receipt=self._client.receipt(completion.request_id),
         )
+        return answer
 
     def _wait_for_counters(self, cold: Answer, card: Card) -> tuple[Facts, Facts]:
         """The head and the worker's card once its counters include the job, or as they are when waiting ends."""

@@ -86,7 +86,7 @@ def test_no_head_exits_with_3(fleet: Path) -> None:
 
 def test_the_length_of_the_prompt_is_the_users(head: ScriptedHead, fleet: Path) -> None:
     probe(fleet, "--min-tokens", "300")
-    assert len(head.prompts[0]["prompt"].split()) >= 300
+    assert len(head.prompts[-1]["prompt"].split()) >= 300
 
 
 def test_another_worker_is_no_proof(fleet: Path) -> None:

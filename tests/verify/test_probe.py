@@ -53,9 +53,21 @@ def test_the_same_fresh_prompt_is_sent_three_times(head: ScriptedHead, url: str)
     assert (first["model"], first["temperature"], first["logprobs"]) == ("m", 0, 1)
 
 
-def test_a_prompt_is_two_blocks_long_at_least(head: ScriptedHead, url: str) -> None:
+def words(head: ScriptedHead, index: int = 0) -> int:
+    return len(head.prompts[index]["prompt"].split())
+
+
+def test_a_prompt_is_longer_than_a_block(head: ScriptedHead, url: str) -> None:
     probed(url, min_tokens=1)
-    assert len(head.prompts[0]["prompt"].split()) >= 2 * 64
+    assert words(head) > 64 // 2
+
+
+def test_a_prompt_that_proved_too_short_is_tried_at_length(head: ScriptedHead, url: str) -> None:
+    report = probed(url, min_tokens=200)
+    assert failing(report) == {"receipt of this request": "failed"}, "the scripted answer says 150 tokens"
+    assert 100 < words(head, 0) < 110
+    assert 200 < words(head, 1) < 210
+    assert words(head, 1) == words(head, 2) == words(head, 3)
 
 
 def test_the_workers_next_card_is_waited_for(head: ScriptedHead, url: str) -> None:
