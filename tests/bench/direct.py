@@ -67,17 +67,17 @@ class EngineFirstToken:
 
 
 class RawSender:
-    """Sends zeros over a plain TCP connection."""
+    """Sends over a plain TCP connection."""
 
     def __init__(self) -> None:
-        self._piece = memoryview(bytes(1 << 20))
+        self._bytes = b""
 
     def answer(self, request: dict[str, Any]) -> dict[str, float]:
         """Connect to `port`, as soon as somebody listens there, and send `count` bytes."""
+        if len(self._bytes) != request["count"]:
+            self._bytes = bytes(range(256)) * (request["count"] // 256) + bytes(request["count"] % 256)
         with _connect(request["port"]) as connection:
-            left = request["count"]
-            while left:
-                left -= connection.send(self._piece[: min(left, len(self._piece))])
+            connection.sendall(self._bytes)
         return {}
 
 
@@ -93,12 +93,16 @@ def _connect(port: int) -> socket.socket:
 
 
 class RawReceiver:
-    """Receives into one buffer that is there before the first byte."""
+    """Receives into one buffer that is there, and was written to, before the first byte."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
 
     def answer(self, request: dict[str, Any]) -> dict[str, float]:
         """Listen on `port` for `count` bytes: seconds from the connection to the last byte."""
-        # Written once here, so that the system has to find no memory for it while we measure.
-        buffer = memoryview(bytearray(b"\1") * request["count"])
+        if len(self._buffer) != request["count"]:
+            self._buffer = bytearray(b"\1") * request["count"]
+        buffer = memoryview(self._buffer)
         with socket.create_server(("127.0.0.1", request["port"])) as server:
             connection, _ = server.accept()
             began = time.perf_counter()

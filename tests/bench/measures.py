@@ -25,6 +25,8 @@ BLOCK_TOKENS = 64
 _SHORT_PROMPT_TOKENS = 24
 _SHORT_REQUESTS = 40
 _SETTLED_TOKENS = 8
+_REPEATS = 3
+"""Of what takes less than a second, within a round."""
 
 
 class Bench:
@@ -86,27 +88,28 @@ def measure_prefix(bench: Bench) -> list[Measure]:
         text = bench.prompts.make(bench.prefix_tokens + 1)
         with bench.stage.only(*everyone, ready=fleet.ready):
             cpu_before = sum(worker.cpu_times()[:2])
-            first, first_receipt = _ask(fleet, text, {"remote"})
+            first, first_receipt = _ask(fleet, bench.prompts, text, {"remote"})
             cpu_seconds = sum(worker.cpu_times()[:2]) - cpu_before
             work = first_receipt["remote"]["worker_receipt"]
-            again, again_receipt = _ask(fleet, text, {"remote", "skip-local-pool"})
+            again = [_ask(fleet, bench.prompts, text, {"remote", "skip-local-pool"}) for _ in range(_REPEATS)]
         with bench.stage.only("head"):
-            local, _ = _ask(fleet, text, {"local"})
+            local, _ = _ask(fleet, bench.prompts, text, {"local"})
         with bench.stage.only():
             theirs = own.ask(tokens=bench.prompts.tokens(text), chunk_tokens=BLOCK_TOKENS)
-            raw_bytes = again_receipt["remote"]["payload_bytes"]
-            raw_seconds = _raw_seconds(sender, receiver, raw_bytes)
+            count = work["payload_bytes"]
+            raw_seconds = median(_raw_seconds(sender, receiver, count) for _ in range(_REPEATS))
         speed.add(work["computed_tokens"] / cpu_seconds, bench.prefix_tokens / theirs["cpu_seconds"])
         cold.add(first.first_seconds, work["compute_seconds"])
-        held.add(again.first_seconds, local.first_seconds)
-        rate.add(raw_bytes / again_receipt["remote"]["transfer_seconds"] / 1e9, raw_bytes / raw_seconds / 1e9)
+        held.add(again_seconds := median(stream.first_seconds for stream, _ in again), local.first_seconds)
+        transfer_seconds = median(receipt["remote"]["transfer_seconds"] for _, receipt in again)
+        rate.add(count / transfer_seconds / 1e9, count / raw_seconds / 1e9)
         if number == 0:
             with bench.stage.only(*everyone, ready=fleet.ready):
                 wait_until("the worker's next card", lambda: _used_bytes(fleet) > 0)
                 stored.add(_used_bytes(fleet) / 1e6, _raw_kv_bytes(bench.model, work["computed_tokens"]) / 1e6)
         bench.say(
             f"round {number + 1}: remote cold {first.first_seconds:.2f} s (worker {work['compute_seconds']:.2f} s), "
-            f"held {again.first_seconds:.3f} s, local {local.first_seconds:.2f} s"
+            f"held {again_seconds:.3f} s, local {local.first_seconds:.2f} s"
         )
     return [speed, cold, held, rate, stored]
 
@@ -153,8 +156,14 @@ MEASUREMENTS: dict[str, Callable[[Bench], list[Measure]]] = {
 }
 
 
-def _ask(fleet: Fleet, text: str, modes: set[str]) -> tuple[Stream, dict[str, Any]]:
-    request = {"model": fleet.plan.model.name, "prompt": text, "max_tokens": 1, "temperature": 0}
+def _request(model: str, text: str, prompts: Prompts) -> dict[str, Any]:
+    """A greedy completion of a few tokens; one of them must be visible, so none may end the text."""
+    bias = {str(token): -100 for token in prompts.special_tokens}
+    return {"model": model, "prompt": text, "max_tokens": 4, "temperature": 0, "logit_bias": bias}
+
+
+def _ask(fleet: Fleet, prompts: Prompts, text: str, modes: set[str]) -> tuple[Stream, dict[str, Any]]:
+    request = _request(fleet.plan.model.name, text, prompts)
     headers = signed(request, frozenset(modes), read_fleet_key(fleet.plan.key_file))
     stream = stream_completion(fleet.plan.api_port, request, headers)
     receipt = get_json(f"{fleet.plan.url}/v1/network/receipts/{stream.request_id}")
@@ -187,31 +196,23 @@ def _longest_gap(bench: Bench, port: int, model: str) -> float:
     """Seconds of the longest pause of one stream while another client waits for the first token of a cold prompt."""
     stop = threading.Event()
     running = Stream(0.0)
-    # An end-of-text token would end the stream before the other prompt is through.
-    request = {
-        "model": model,
-        "prompt": bench.prompts.make(_SHORT_PROMPT_TOKENS),
-        "max_tokens": 4096,
-        "temperature": 0,
-        "logit_bias": {str(token): -100 for token in bench.prompts.special_tokens},
-    }
+    request = _request(model, bench.prompts.make(_SHORT_PROMPT_TOKENS), bench.prompts) | {"max_tokens": 4096}
     reader = threading.Thread(target=stream_completion, args=(port, request), kwargs={"stop": stop, "into": running})
     reader.start()
     wait_until("settled stream", lambda: len(running.arrivals) >= _SETTLED_TOKENS)
     text = bench.prompts.make(bench.prefix_tokens + 1)
-    newcomer = stream_completion(port, {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0})
+    newcomer = stream_completion(port, _request(model, text, bench.prompts))
     heard = len(running.arrivals)
     wait_until("the stream's next tokens", lambda: len(running.arrivals) > heard + 1 or not reader.is_alive())
     stop.set()
     reader.join()
-    if running.arrivals[-1] < newcomer.arrivals[-1]:
+    began, ended = newcomer.began, newcomer.arrivals[0]
+    if running.arrivals[-1] < ended:
         raise RuntimeError("the running stream ended before the other prompt was through")
-    began, ended = newcomer.began, newcomer.arrivals[-1]
     return max(later - earlier for earlier, later in pairwise(running.arrivals) if later > began and earlier < ended)
 
 
 def _short_request(fleet: Fleet, engine: Direct, prompts: Prompts) -> tuple[float, float]:
     text = prompts.make(_SHORT_PROMPT_TOKENS)
-    request = {"model": fleet.plan.model.name, "prompt": text, "max_tokens": 1, "temperature": 0}
-    ours = stream_completion(fleet.plan.api_port, request).first_seconds
+    ours = stream_completion(fleet.plan.api_port, _request(fleet.plan.model.name, text, prompts)).first_seconds
     return ours, float(engine.ask(tokens=prompts.tokens(text))["seconds"])
