@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kakeya_ops.kv.layout import ArrayLayout, KvLayout, PartLayout
@@ -164,6 +164,7 @@ def test_at_equal_times_nothing_is_computed_twice() -> None:
     assert choose(PLAIN, PROMPT, busy, [WORKER, held], MEASURED).node == "zoe"
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, rules_)
 def test_every_decision_is_one_that_can_be_carried_out(
     layout: KvLayout, prompt_tokens: int, local: Local, peers: list[Candidate], rules: Rules
@@ -186,6 +187,7 @@ def test_every_decision_is_one_that_can_be_carried_out(
         assert decision.blocks == most
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, rules_)
 def test_predictions_are_finite_and_the_best_is_chosen_by_measure(
     layout: KvLayout, prompt_tokens: int, local: Local, peers: list[Candidate], rules: Rules
@@ -200,6 +202,7 @@ def test_predictions_are_finite_and_the_best_is_chosen_by_measure(
         assert decision.predicted_seconds[name] == min(decision.predicted_seconds.values())
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, rules_, st.randoms(use_true_random=False))
 def test_the_order_of_the_peers_does_not_matter(
     layout: KvLayout, prompt_tokens: int, local: Local, peers: list[Candidate], rules: Rules, order: random.Random
@@ -208,6 +211,7 @@ def test_the_order_of_the_peers_does_not_matter(
     assert choose(layout, prompt_tokens, local, shuffled, rules) == choose(layout, prompt_tokens, local, peers, rules)
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, st.integers(1, 20))
 def test_more_running_streams_never_bring_work_to_the_head(
     layout: KvLayout, prompt_tokens: int, local: Local, peers: list[Candidate], more: int
@@ -218,6 +222,7 @@ def test_more_running_streams_never_bring_work_to_the_head(
         assert choose(layout, prompt_tokens, busier, peers, rules).kind != "local"
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, rules_)
 def test_demands_and_policies_are_obeyed_where_that_is_possible(
     layout: KvLayout, prompt_tokens: int, local: Local, peers: list[Candidate], rules: Rules
@@ -237,6 +242,7 @@ def test_demands_and_policies_are_obeyed_where_that_is_possible(
         assert kind != "local"
 
 
+@settings(deadline=None)
 @given(layouts, st.integers(2, 40), locals_, candidates, st.data())
 def test_a_whole_prefix_is_rather_fetched_than_computed_over_an_equal_link(
     layout: KvLayout, most: int, local: Local, worker: Candidate, data: st.DataObject
@@ -251,6 +257,7 @@ def test_a_whole_prefix_is_rather_fetched_than_computed_over_an_equal_link(
     assert decision.kind == "import"
 
 
+@settings(deadline=None)
 @given(layouts, prompts, locals_, candidates, st.floats(1, 100))
 def test_a_faster_peer_is_never_predicted_slower(
     layout: KvLayout, prompt_tokens: int, local: Local, peer: Candidate, factor: float
@@ -265,4 +272,4 @@ def test_a_faster_peer_is_never_predicted_slower(
     )
     slow, fast = (choose(layout, prompt_tokens, local, [one], MEASURED).predicted_seconds for one in (peer, better))
     assert slow.keys() == fast.keys()
-    assert all(fast[option] <= slow[option] for option in slow)
+    assert all(fast[option] <= slow[option] * (1 + 1e-9) for option in slow)

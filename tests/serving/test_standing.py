@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kakeya_ops.serving.standing import LONGEST_PAUSE_SECONDS, Standing
@@ -76,6 +76,7 @@ def test_years_of_failures_are_only_a_minute() -> None:
     assert pause(standing, clock) == LONGEST_PAUSE_SECONDS
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["failed", "succeeded"]), st.floats(0, 200)), max_size=30))
 def test_nobody_is_kept_out_for_longer_than_the_longest_pause(history: list[tuple[str, float]]) -> None:
     clock = Clock()

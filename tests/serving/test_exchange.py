@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from faults.proxy import FaultProxy
+from kakeya_ops.inventory import Endpoint
+from kakeya_ops.serving.exchange import Exchange, Link
+from kakeya_ops.serving.node import Node
+from kakeya_ops.units import NodeId
+from serving.running import DEADLINE_SECONDS, Served, make_cache
+
+FAST = 0.02
+NEVER = 3600.0
+
+
+def at(port: int, *, priority: int = 50, address: str = "127.0.0.1", network: str = "loopback") -> Endpoint:
+    return Endpoint(network=network, address=address, port=port, priority=priority)
+
+
+@contextlib.contextmanager
+def exchanging(
+    node: Node, hosts: Mapping[str, Sequence[Endpoint]], *, period_seconds: float = FAST
+) -> Iterator[Exchange]:
+    named = {NodeId(name): endpoints for name, endpoints in hosts.items()}
+    exchange = Exchange(node, named, period_seconds=period_seconds)
+    exchange.start()
+    try:
+        yield exchange
+    finally:
+        exchange.stop()
+
+
+def wait(exchange: Exchange, condition: object) -> None:
+    assert callable(condition)
+    assert exchange.wait_until(condition, DEADLINE_SECONDS), exchange.links()
+
+
+@pytest.fixture
+def peer() -> Iterator[Served]:
+    with Served(make_cache("peer")) as served:
+        yield served
+
+
+@pytest.fixture
+def proxy(peer: Served) -> Iterator[FaultProxy]:
+    with FaultProxy(("127.0.0.1", peer.port)) as proxy:
+        yield proxy
+
+
+def test_two_nodes_learn_each_others_cards_and_the_link(peer: Served) -> None:
+    me = make_cache("me")
+    with exchanging(me, {"peer": [at(peer.port)], "me": [at(1)]}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        assert set(exchange.links()) == {"peer"}
+        found, mine = me.cards.card("peer"), peer.node.cards.card("me")
+        link = exchange.links()["peer"]
+        assert link.rtt_seconds is not None
+        assert 0 < link.rtt_seconds < 5
+        assert link.to_json()["network"] == "loopback"
+    assert found is not None
+    assert mine is not None
+    assert (found.instance, mine.instance) == (peer.node.instance, me.instance)
+
+
+def test_cards_are_passed_on_by_a_third_node(peer: Served) -> None:
+    first, second = make_cache("first"), make_cache("second")
+    with exchanging(first, {"peer": [at(peer.port)]}), exchanging(second, {"peer": [at(peer.port)]}) as exchange:
+        wait(exchange, lambda: second.cards.card("first"))
+
+
+def test_a_peer_that_goes_and_comes_back(peer: Served, proxy: FaultProxy) -> None:
+    with exchanging(make_cache("me"), {"peer": [at(proxy.port)]}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        assert exchange.client("peer") is not None
+        proxy.set("refuse")
+        proxy.sever()
+        wait(exchange, lambda: not exchange.links()["peer"].up)
+        error = exchange.links()["peer"].last_error
+        assert error is not None
+        assert error.startswith("peer: ")
+        assert exchange.client("peer") is None
+        proxy.heal()
+        wait(exchange, lambda: exchange.links()["peer"].up)
+
+
+def test_an_endpoint_that_hangs_holds_up_no_other(peer: Served, proxy: FaultProxy) -> None:
+    proxy.set("ignore")
+    with exchanging(make_cache("me"), {"slow": [at(proxy.port)], "peer": [at(peer.port)]}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        assert exchange.links()["slow"].last_error == "not tried yet"
+
+
+def test_the_way_with_the_higher_priority_is_best_until_it_fails(peer: Served, proxy: FaultProxy) -> None:
+    endpoints = [at(peer.port, priority=10), at(proxy.port, priority=100)]
+    with exchanging(make_cache("me"), {"peer": endpoints}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].endpoint.port == proxy.port and exchange.links()["peer"].up)
+        proxy.set("refuse")
+        proxy.sever()
+        wait(exchange, lambda: exchange.links()["peer"].endpoint.port == peer.port)
+        assert exchange.links()["peer"].up
+        proxy.heal()
+        wait(exchange, lambda: exchange.links()["peer"].endpoint.port == proxy.port)
+
+
+def test_of_equal_ways_the_quicker_is_best(peer: Served, proxy: FaultProxy) -> None:
+    ticks = iter(range(10**9))
+    node = make_cache("me")
+    exchange = Exchange(node, {NodeId("peer"): [at(proxy.port), at(peer.port)]}, clock=lambda: float(next(ticks)))
+    slow, quick = exchange._ways[NodeId("peer")]
+    for way, rtt in ((slow, 0.2), (quick, 0.1)):
+        way.error = None
+        way.rtts.extend([rtt, 50.0, rtt])
+    assert exchange.links()["peer"].endpoint.port == peer.port
+    assert exchange.links()["peer"].rtt_seconds == 0.1
+    exchange.stop()
+
+
+def test_a_rate_is_the_median_of_transfers_that_are_long_enough(peer: Served) -> None:
+    with exchanging(make_cache("me"), {"peer": [at(peer.port)]}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        assert exchange.links()["peer"].bytes_per_second is None
+        for nbytes, seconds in ((1000, 1.0), (10**6, 0.0)):
+            exchange.observe_transfer("peer", nbytes, seconds)
+        assert exchange.links()["peer"].bytes_per_second is None
+        for nbytes, seconds in ((10**6, 1.0), (10**6, 0.5), (10**6, 10.0)):
+            exchange.observe_transfer("peer", nbytes, seconds)
+        exchange.observe_transfer("nobody", 10**6, 1.0)
+        assert exchange.links()["peer"].bytes_per_second == 10**6
+
+
+def test_ways_that_may_not_carry_kv_are_not_used_and_say_so() -> None:
+    with exchanging(make_cache("me"), {"far": [at(1, address="192.0.2.1", network="lan")]}) as exchange:
+        link = exchange.links()["far"]
+        assert link.last_error is not None
+        assert "not trusted" in link.last_error
+        assert exchange.client("far") is None
+
+
+def test_a_host_without_endpoints_has_no_link() -> None:
+    with exchanging(make_cache("me"), {"hidden": []}) as exchange:
+        assert exchange.links() == {}
+        assert exchange.client("hidden") is None
+
+
+def test_a_wake_is_an_exchange_at_once(peer: Served) -> None:
+    with exchanging(make_cache("me"), {"peer": [at(peer.port)]}, period_seconds=NEVER) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        guest = make_cache("guest").card()
+        peer.node.cards.merge([guest])
+        exchange.wake()
+        me = exchange._node
+        wait(exchange, lambda: me.cards.card("guest") == guest)
+
+
+def test_stop_does_not_wait_for_the_period_nor_for_a_peer_that_hangs(proxy: FaultProxy, peer: Served) -> None:
+    hosts = {NodeId("peer"): [at(peer.port)], NodeId("slow"): [at(proxy.port)]}
+    proxy.set("ignore")
+    exchange = Exchange(make_cache("me"), hosts, period_seconds=NEVER)
+    exchange.start()
+    wait(exchange, lambda: exchange.links()["peer"].up)
+    assert proxy.wait_until(lambda p: p.accepted == 1)
+    exchange.stop()
+    assert not any(thread.is_alive() for thread in exchange._threads)
+
+
+def test_two_nodes_with_one_id_are_logged_once_by_both_names(peer: Served, caplog: pytest.LogCaptureFixture) -> None:
+    me = make_cache("me")
+    base = make_cache("twin").card()
+    with caplog.at_level(logging.ERROR), exchanging(me, {"peer": [at(peer.port)]}) as exchange:
+        for step in range(6):
+            twins = [base, base.model_copy(update={"instance": "f" * 32, "epoch": base.epoch + 1})]
+            me.cards.merge(twin.model_copy(update={"issued_at": 100.0 + 2 * step}) for twin in twins)
+        wait(exchange, lambda: "two nodes call themselves twin" in caplog.text)
+        exchange.wake()
+        wait(exchange, lambda: exchange.links()["peer"].up)
+    assert caplog.text.count("two nodes call themselves twin") == 1
+
+
+def test_a_link_that_was_never_measured_is_not_up() -> None:
+    with exchanging(make_cache("me"), {"gone": [at(1)]}) as exchange:
+        link = exchange.links()["gone"]
+        assert isinstance(link, Link)
+        assert not link.up
