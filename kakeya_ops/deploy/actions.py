@@ -1,0 +1,206 @@
+"""What else is done with an installed service: start, stop, restart, return to the generation before, remove. Pure but
+for reading what the return leads to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from kakeya_ops.deploy.context import HostContext, Step
+from kakeya_ops.deploy.desired import ABOUT, IDENTITY, PLIST
+from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
+from kakeya_ops.deploy.plan import HostPlan, Plan, make_plan
+from kakeya_ops.deploy.remote_files import point, remove
+from kakeya_ops.deploy.steps import (
+    CheckCard,
+    StartService,
+    StopService,
+    WaitHealthy,
+    WriteIdentity,
+    WritePlist,
+    note_links,
+    note_service,
+)
+from kakeya_ops.errors import KakeyaError
+from kakeya_ops.inventory import Inventory
+from kakeya_ops.kv.identity import CacheIdentity
+from kakeya_ops.launchd import Domain, candidate_domains, parse_domain
+from kakeya_ops.observe.fanout import Outcome
+from kakeya_ops.observe.node import Asker
+from kakeya_ops.observe.places import Places
+from kakeya_ops.observe.state import HostState, Unknown
+from kakeya_ops.remote.runner import Runner
+
+PlanHost = Callable[[str, HostState], HostPlan]
+
+
+@dataclass(frozen=True)
+class RemovePlist:
+    """The property list is removed, so that the service does not come back at the next login."""
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "remove the property list"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        note_service(context)
+        remove(context, context.places.plist)
+
+
+@dataclass(frozen=True)
+class RemoveInstallation:
+    """Everything that deploy put there is removed; `purge` takes model, key and audit log too."""
+
+    purge: bool
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        kept = "with model, fleet key and audit log" if self.purge else "but model, fleet key and audit log"
+        return f"remove the installation, {kept}"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`. There is no way back from here; it is the last step."""
+        places = context.places
+        paths = [places.current, places.previous, f"{places.root}/generations", f"{places.root}/programs", places.logs]
+        paths += [places.identity]
+        if self.purge:
+            paths += [places.model, f"{places.root}/model.json", places.audit, *([places.key] if places.key else [])]
+        remove(context, *paths)
+
+
+@dataclass(frozen=True)
+class SwapGenerations:
+    """The generation before becomes the current one, and the other way round."""
+
+    current: str
+    previous: str
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return f"keep generation {self.previous} as the current one"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        note_links(context)
+        point(context, context.places.current, f"generations/{self.previous}")
+        point(context, context.places.previous, f"generations/{self.current}")
+
+
+@dataclass(frozen=True)
+class Actions:
+    """Makes the plans of one fleet's actions. `runner` is the connection to a host, by its name."""
+
+    inventory: Inventory
+    asker: Asker
+    runner: Callable[[str], Runner]
+
+    def plan(self, states: Mapping[str, Outcome[HostState]], plan_host: PlanHost) -> Plan:
+        """The plan of `plan_host` (a method of this class) for every host in `states`."""
+        plans: list[HostPlan] = []
+        failures: dict[str, KakeyaError] = {}
+        for name, state in states.items():
+            try:
+                if isinstance(state, KakeyaError):
+                    raise state
+                plans.append(plan_host(name, state))
+            except KakeyaError as error:
+                failures[name] = error
+        return make_plan(plans, failures)
+
+    def stop(self, name: str, state: HostState) -> HostPlan:
+        """Unload the service; it comes back at the next login, or with `start`."""
+        loaded = _loaded(name, state)
+        return self._host(name, state, (StopService(loaded),) if loaded else ())
+
+    def start(self, name: str, state: HostState) -> HostPlan:
+        """Load the installed service where it is not loaded, and wait until it is healthy."""
+        if state.running and state.health and getattr(state.health, "healthy", False):
+            return self._host(name, state, ())
+        return self.restart(name, state)
+
+    def restart(self, name: str, state: HostState) -> HostPlan:
+        """Unload the service and load it again: launchd reads its property list anew."""
+        if state.plist is None:
+            raise DeployError(name, "the service is not installed", hint=f"kakeya deploy {name}")
+        loaded = _loaded(name, state)
+        domain = self._domain(name, state, state.generation)
+        stop = (StopService(loaded),) if loaded else ()
+        return self._host(name, state, (*stop, StartService(domain), WaitHealthy(domain)))
+
+    def rollback(self, name: str, state: HostState) -> HostPlan:
+        """Return to the generation before the current one. Raises `NothingToReturnTo`."""
+        current, previous = state.generation, state.previous
+        if current is None or previous is None:
+            raise NothingToReturnTo(f"{name} has no generation before {current or 'the first'}")
+        places, runner = self._places(name, state), self.runner(name)
+        folder = places.generation(previous)
+        plist, document = runner.read(f"{folder}/{PLIST}"), runner.read(f"{folder}/{IDENTITY}")
+        if plist is None or document is None:
+            raise NothingToReturnTo(f"{name}: generation {previous} is not whole any more")
+        identity = _identity(name, document)
+        domain = self._domain(name, state, previous)
+        loaded = _loaded(name, state)
+        steps: list[Step] = [WriteIdentity(document)]
+        steps += [StopService(loaded)] if loaded else []
+        steps += [WritePlist(plist), StartService(domain), WaitHealthy(domain)]
+        steps += [CheckCard(identity, self.asker, domain), SwapGenerations(current, previous)]
+        return self._host(name, state, tuple(steps), previous)
+
+    def undeploy(self, purge: bool) -> PlanHost:
+        """Remove the service and what deploy installed; `purge` removes model, key and audit log too."""
+
+        def plan_host(name: str, state: HostState) -> HostPlan:
+            loaded = _loaded(name, state)
+            steps: list[Step] = [StopService(loaded)] if loaded else []
+            steps += [RemovePlist()] if state.plist is not None else []
+            installed = bool(steps) or state.generation is not None or bool(state.programs)
+            steps += [RemoveInstallation(purge)] if installed or purge else []
+            return self._host(name, state, tuple(steps), None)
+
+        return plan_host
+
+    def _host(self, name: str, state: HostState, steps: tuple[Step, ...], after: str | None = "") -> HostPlan:
+        host = self.inventory.host(name)
+        current = state.generation if after == "" else after
+        return HostPlan(host, state, self._places(name, state), current, steps)
+
+    def _places(self, name: str, state: HostState) -> Places:
+        return Places.of(self.inventory, self.inventory.host(name), state.home)
+
+    def _domain(self, name: str, state: HostState, generation: str | None) -> Domain:
+        """Where the service belongs: where it is, else where the generation was installed, else where it can be."""
+        if state.job is not None:
+            return state.job.domain
+        places = self._places(name, state)
+        about = self.runner(name).read(f"{places.generation(generation)}/{ABOUT}") if generation else None
+        try:
+            noted = parse_domain(json.loads(about or b"")["domain"])
+        except (ValueError, KeyError, TypeError, KakeyaError):
+            noted = None
+        if noted in state.domains and noted is not None:
+            return noted
+        for domain in candidate_domains(state.uid):
+            if domain in state.domains:
+                return domain
+        raise DeployError(name, "launchd has no domain for the user", hint="log in once, by SSH or at the screen")
+
+
+def _loaded(name: str, state: HostState) -> tuple[Domain, ...]:
+    if isinstance(state.jobs, Unknown):
+        raise DeployError(name, f"what launchd has loaded is {state.jobs}")
+    return tuple(job.domain for job in state.jobs)
+
+
+def _identity(name: str, document: bytes) -> CacheIdentity:
+    try:
+        return CacheIdentity.from_json(json.loads(document))
+    except (ValueError, KeyError, TypeError) as error:
+        raise NothingToReturnTo(f"{name}: the identity document of the generation before cannot be read") from error
+
+
+__all__ = ["Actions", "PlanHost", "RemoveInstallation", "RemovePlist", "SwapGenerations"]

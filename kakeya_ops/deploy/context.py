@@ -1,0 +1,98 @@
+"""What a step works with: one host, the connection to it, and the stack of what would take its effects back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kakeya_ops.deploy.errors import Interrupted
+from kakeya_ops.errors import KakeyaError
+from kakeya_ops.inventory import ResolvedHost
+from kakeya_ops.observe.places import Places
+from kakeya_ops.observe.state import HostState
+from kakeya_ops.remote.runner import Runner
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two."""
+
+    healthy: float = 300.0
+    poll: float = 0.5
+    gone: float = 30.0
+    retry: float = 1.0
+    retries: int = 10
+    pid: float = 10.0
+
+
+@dataclass
+class HostContext:
+    """One host while it is changed. `before` is what was observed; `cancelled` is set when the person gives up."""
+
+    host: ResolvedHost
+    runner: Runner
+    places: Places
+    before: HostState
+    tell: Tell = lambda text: None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    timing: Timing = field(default_factory=Timing)
+    undoing: bool = False
+    _undos: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
+
+    def check(self) -> None:
+        """Raise `Interrupted` once the person has given up, unless things are being put back."""
+        if self.cancelled.is_set() and not self.undoing:
+            raise Interrupted
+
+    def pause(self, seconds: float) -> None:
+        """Wait, but not longer than until the person gives up."""
+        if self.undoing:
+            time.sleep(seconds)
+        else:
+            self.cancelled.wait(seconds)
+        self.check()
+
+    def undo(self, title: str, action: Callable[[], None]) -> None:
+        """Note how an effect is taken back, before it is made; `action` must be right even if it never was.
+
+        A title that is noted already is not noted twice: the first knows the older state.
+        """
+        if all(noted != title for noted, _ in self._undos):
+            self._undos.append((title, action))
+
+    def put_back(self) -> list[KakeyaError]:
+        """Take everything back, the last effect first; what could not be, as errors."""
+        failures: list[KakeyaError] = []
+        self.undoing = True
+        while self._undos:
+            title, action = self._undos.pop()
+            self.tell(f"taking back: {title}")
+            try:
+                action()
+            except KakeyaError as error:
+                failures.append(error)
+        return failures
+
+
+class Step(Protocol):
+    """One change to a host: a frozen value with a title for people, and what makes the change.
+
+    Before an effect is made, the step tells the context how it is taken back.
+    """
+
+    @property
+    def title(self) -> str:
+        """What it does, as in a list of things to do."""
+        ...
+
+    def apply(self, context: HostContext) -> None:
+        """Do it. Raises `KakeyaError`; what was noted with `HostContext.undo` is taken back then."""
+        ...
+
+
+__all__ = ["HostContext", "Step", "Tell", "Timing"]

@@ -1,0 +1,91 @@
+"""What a host shall be: pure, from the inventory, what this machine contributes, and the facts that paths depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from kakeya_ops.deploy.material import Material
+from kakeya_ops.deploy.served import served_inventory
+from kakeya_ops.errors import EnvironmentFault
+from kakeya_ops.inventory import Inventory, ResolvedHost
+from kakeya_ops.launchd import DomainChoice, ServiceValues, choose_domain, render_plist
+from kakeya_ops.observe.places import Places
+from kakeya_ops.observe.state import HostState, Unknown
+from kakeya_ops.serving.server import DRAIN_SECONDS
+
+INVENTORY, PLIST, IDENTITY, ABOUT = "inventory.yaml", "service.plist", "identity.json", "generation.json"
+"""The files of a generation."""
+_ID_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Desired:
+    """One host as it shall be. `generation` names its content: equal ids are equal services."""
+
+    host: ResolvedHost
+    places: Places
+    domain: DomainChoice
+    generation: str
+    inventory: bytes
+    service: ServiceValues
+    plist: bytes
+
+    @property
+    def folder(self) -> str:
+        """The generation's folder on the host."""
+        return self.places.generation(self.generation)
+
+    def files(self, material: Material) -> tuple[tuple[str, bytes], ...]:
+        """What the folder holds, by name; with it the generation can be returned to."""
+        about = {"program": material.program.id, "role": self.host.role, "domain": self.domain.domain.target}
+        return (
+            (INVENTORY, self.inventory),
+            (PLIST, self.plist),
+            (IDENTITY, material.identity_document),
+            (ABOUT, (json.dumps(about) + "\n").encode()),
+        )
+
+
+def make_desired(inventory: Inventory, host: ResolvedHost, state: HostState, material: Material) -> Desired:
+    """What `host` shall be. Raises `EnvironmentFault` when launchd there has no place for the service."""
+    places = Places.of(inventory, host, state.home)
+    domain = _choose(host, state)
+    copy = served_inventory(inventory, host)
+    program = places.program(material.program.id)
+    draft = render_plist(_values(host, places, domain, (program, "draft")))
+    content = hashlib.sha256(b"\0".join((copy, draft))).hexdigest()[:_ID_DIGITS]
+    values = _values(host, places, domain, (program, content))
+    return Desired(host, places, domain, content, copy, values, render_plist(values))
+
+
+def _values(host: ResolvedHost, places: Places, domain: DomainChoice, parts: tuple[str, str]) -> ServiceValues:
+    program, generation = parts
+    command = (f"{program}/venv/bin/kakeya", "--inventory", f"{places.generation(generation)}/{INVENTORY}")
+    identity = ("--identity", places.identity) if host.role == "cache" else ()
+    return ServiceValues(
+        label=places.label,
+        domain=domain.domain.kind,
+        arguments=(*command, "serve", host.role, host.name, *identity),
+        working_directory=places.root,
+        stdout_path=places.log,
+        stderr_path=places.log,
+        drain_seconds=DRAIN_SECONDS,
+        environment=dict(host.environment),
+        prevent_sleep=host.prevent_sleep,
+    )
+
+
+def _choose(host: ResolvedHost, state: HostState) -> DomainChoice:
+    console = state.console_uid
+    kinds = {domain.kind for domain in state.domains}
+    if isinstance(console, Unknown):
+        console = 0  # nobody at the screen is the safe assumption: the user domain outlives a login
+    try:
+        return choose_domain(console, state.uid, host.domain, "gui" in kinds, "user" in kinds)
+    except EnvironmentFault as error:
+        raise EnvironmentFault(f"{host.name}: {error.message}", hint=error.hint) from error
+
+
+__all__ = ["ABOUT", "IDENTITY", "INVENTORY", "PLIST", "Desired", "make_desired"]

@@ -1,0 +1,46 @@
+"""Small changes to files on a host, each with its way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kakeya_ops.deploy.context import HostContext
+
+
+def make_folder(context: HostContext, path: str, mode: str) -> None:
+    """Make the folder at `path` and those above it; an existing one keeps its mode."""
+    context.runner.run(["/bin/mkdir", "-p", "-m", mode, path], check=True)
+
+
+def remove(context: HostContext, *paths: str) -> None:
+    """Remove files and folders; it does not matter whether they exist."""
+    context.runner.run(["/bin/rm", "-rf", "--", *paths], check=True)
+
+
+def write_reversibly(context: HostContext, path: str, data: bytes, mode: int) -> None:
+    """Write the file whole or not at all; what it was before is noted as the way back."""
+    context.undo(f"write {path}", restoring(context, path, context.runner.read(path), mode))
+    context.runner.write(path, data, mode)
+
+
+def restoring(context: HostContext, path: str, old: bytes | None, mode: int) -> Callable[[], None]:
+    """What makes the file at `path` hold `old` again; None removes it."""
+
+    def restore() -> None:
+        if old is None:
+            remove(context, path)
+        elif context.runner.read(path) != old:
+            context.runner.write(path, old, mode)
+
+    return restore
+
+
+def point(context: HostContext, link: str, target: str) -> None:
+    """Let the symbolic link at `link` lead to `target`, in one step."""
+    part = f"{link}.part"
+    # -h: rename over the link itself, not into the folder that it leads to. GNU's mv says -T.
+    script = 'ln -sfn "$1" "$2" && { mv -hf "$2" "$3" 2>/dev/null || mv -fT "$2" "$3"; }'
+    context.runner.run(["/bin/sh", "-c", script, "sh", target, part, link], check=True)
+
+
+__all__ = ["make_folder", "point", "remove", "restoring", "write_reversibly"]

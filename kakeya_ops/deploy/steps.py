@@ -1,0 +1,338 @@
+"""The changes that make a host what it shall be, apart from program and model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from kakeya_ops.deploy.context import HostContext
+from kakeya_ops.deploy.desired import ABOUT, PLIST
+from kakeya_ops.deploy.errors import DeployError, NotHealthy
+from kakeya_ops.deploy.remote_files import make_folder, point, remove, write_reversibly
+from kakeya_ops.deploy.service import ServiceControl, ask, wait_healthy
+from kakeya_ops.errors import IdentityMismatch, PeerError
+from kakeya_ops.inventory.sections import Endpoint
+from kakeya_ops.kv.identity import CacheIdentity
+from kakeya_ops.launchd import Domain
+from kakeya_ops.observe.http import read_reply
+from kakeya_ops.observe.node import Asker
+from kakeya_ops.observe.state import Health
+from kakeya_ops.secret import Secret
+from kakeya_ops.wire.cards import Card
+
+PLIST_MODE = 0o644
+"""launchd refuses a property list that others may write."""
+
+
+@dataclass(frozen=True)
+class MakeFolders:
+    """The folders that everything else lies in."""
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "create the install root"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        places = context.places
+        make_folder(context, places.root, "700")
+        make_folder(context, places.logs, "700")
+        make_folder(context, f"{places.root}/generations", "700")
+        make_folder(context, places.agents, "755")
+        if places.key:
+            make_folder(context, places.key.rpartition("/")[0], "700")
+
+
+@dataclass(frozen=True)
+class WriteKey:
+    """The fleet key, readable by its owner alone."""
+
+    key: Secret
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "write the fleet key (mode 0600)"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        assert context.places.key is not None
+        write_reversibly(context, context.places.key, self.key.reveal().hex().encode() + b"\n", 0o600)
+
+
+@dataclass(frozen=True)
+class WriteIdentity:
+    """The planned cache identity, beside the key."""
+
+    document: bytes
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "write the identity document"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        write_reversibly(context, context.places.identity, self.document, 0o644)
+
+
+@dataclass(frozen=True)
+class WriteGeneration:
+    """A generation's folder: the inventory it is served from, its property list, and what returning to it needs."""
+
+    generation: str
+    program: str
+    files: tuple[tuple[str, bytes], ...]
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return f"write generation {self.generation}"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        folder = context.places.generation(self.generation)
+        if self.generation not in (context.before.generation, context.before.previous):
+            context.undo(f"generation {self.generation}", lambda: remove(context, folder))
+        make_folder(context, folder, "700")
+        for name, data in self.files:
+            context.runner.write(f"{folder}/{name}", data, 0o600)
+        # Hosts without plutil are no Macs; what it would find, launchd would too.
+        lint = context.runner.run(["plutil", "-lint", f"{folder}/{PLIST}"])
+        if lint.status not in (0, 126, 127):
+            raise DeployError(context.host.name, "plutil -lint on the host refuses the property list")
+
+
+@dataclass(frozen=True)
+class StopService:
+    """Unload the service from every domain that it is loaded in, and wait until launchd has let go of it."""
+
+    domains: tuple[Domain, ...]
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return (
+            f"stop the service in {' and '.join(domain.target for domain in self.domains)} (bootout, wait until gone)"
+        )
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        note_service(context)
+        for domain in self.domains:
+            ServiceControl(context, domain).stop()
+
+
+@dataclass(frozen=True)
+class WritePlist:
+    """The property list where launchd finds it at the next login."""
+
+    plist: bytes
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "write the property list"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        note_service(context)
+        write_plist(context, self.plist)
+
+
+@dataclass(frozen=True)
+class StartService:
+    """Load the service and see that it lives."""
+
+    domain: Domain
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return f"start the service in {self.domain.target} (enable, bootstrap)"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        note_service(context)
+        ServiceControl(context, self.domain).start(context.places.plist)
+
+
+@dataclass(frozen=True)
+class WaitHealthy:
+    """The node answers, and says that it can do its work."""
+
+    domain: Domain
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return "wait until it is healthy"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        wait_healthy(context, self.domain)
+
+
+@dataclass(frozen=True)
+class CheckCard:
+    """The node's card carries the planned cache identity."""
+
+    identity: CacheIdentity
+    asker: Asker
+    domain: Domain
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return f"check its card: cache identity {self.identity.digest[:12]}"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        endpoint = wait_healthy(context, self.domain)
+        if endpoint is not None:
+            check_identity(self.identity, self._card(context, endpoint))
+
+    def _card(self, context: HostContext, endpoint: Endpoint) -> Card:
+        request = self.asker.card_request(context.host.name, endpoint)
+        result = ask(context, request)
+        try:
+            return read_reply(request, Card, result.status, result.stdout)
+        except PeerError as error:
+            raise NotHealthy(context.host.name, f"its card cannot be read: {error.message}") from error
+
+
+@dataclass(frozen=True)
+class KeepGeneration:
+    """The generation that was just proved becomes the current one; the one before it is kept, older ones go."""
+
+    generation: str
+
+    @property
+    def title(self) -> str:
+        """See `Step`."""
+        return f"keep generation {self.generation} as the current one"
+
+    def apply(self, context: HostContext) -> None:
+        """See `Step`."""
+        places, before = context.places, context.before
+        previous = before.previous if before.generation == self.generation else before.generation
+        note_links(context)
+        if previous is not None:
+            point(context, places.previous, f"generations/{previous}")
+        point(context, places.current, f"generations/{self.generation}")
+        remove_unused(context, {self.generation, previous})
+
+
+def check_identity(planned: CacheIdentity, card: Card) -> None:
+    """Raise `IdentityMismatch`, naming the first field that differs, unless `card` has the planned identity."""
+    if card.identity == planned.digest:
+        return
+    field: tuple[str, object, object] | None = None
+    if card.identity_document is not None:
+        try:
+            field = planned.first_difference(CacheIdentity.from_json(card.identity_document))
+        except (KeyError, TypeError, ValueError):
+            field = None
+    raise IdentityMismatch(*(field or ("identity", planned.digest[:12], str(card.identity)[:12])), peer=card.node)
+
+
+def note_links(context: HostContext) -> None:
+    """Note how the links to the generations are brought back."""
+    places, before = context.places, context.before
+
+    def restore() -> None:
+        for link, id in ((places.current, before.generation), (places.previous, before.previous)):
+            if id is None:
+                remove(context, link)
+            else:
+                point(context, link, f"generations/{id}")
+
+    context.undo("the current generation", restore)
+
+
+def remove_unused(context: HostContext, kept: Collection[str | None]) -> None:
+    """Remove the generations that are not `kept`, and the programs that no kept generation runs."""
+    runner, places = context.runner, context.places
+    found = runner.listdir(f"{places.root}/generations") or ()
+    programs = {_program_of(runner.read(f"{places.generation(id)}/{ABOUT}")) for id in found if id in kept}
+    unused = [places.generation(id) for id in found if id not in kept]
+    if unused and None not in programs:
+        unused += [places.program(id) for id in runner.listdir(f"{places.root}/programs") or () if id not in programs]
+    if unused:
+        remove(context, *unused)
+
+
+def _program_of(about: bytes | None) -> str | None:
+    try:
+        return str(json.loads(about or b"")["program"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def note_service(context: HostContext) -> None:
+    """Note how the service as it was observed is brought back, whatever was done to it."""
+    context.undo("the service", lambda: restore_service(context))
+
+
+def restore_service(context: HostContext) -> None:
+    """The property list and the loaded job as they were before; returns when the old service lives and is healthy."""
+    before = context.before
+    for domain in before.domains:
+        _unload_newcomer(context, ServiceControl(context, domain))
+    _restore_plist(context)
+    if before.job is None:
+        return
+    control = ServiceControl(context, before.job.domain)
+    if control.state() is None:
+        control.start(context.places.plist)
+        if isinstance(before.health, Health) and before.health.healthy:
+            wait_healthy(context, before.job.domain)
+
+
+def _restore_plist(context: HostContext) -> None:
+    old = context.before.plist
+    if context.runner.read(context.places.plist) == old:
+        return
+    if old is None:
+        remove(context, context.places.plist)
+    else:
+        write_plist(context, old)
+
+
+def _unload_newcomer(context: HostContext, control: ServiceControl) -> None:
+    """Unload what is loaded there, unless it is the very job that was running before."""
+    state, job = control.state(), context.before.job
+    if state is None:
+        return
+    same = job is not None and job.domain == control.domain and state.running and state.pid == job.service.pid
+    if not same:
+        control.stop()
+
+
+def write_plist(context: HostContext, data: bytes) -> None:
+    """Write the property list with the one mode that launchd accepts."""
+    make_folder(context, context.places.agents, "755")
+    context.runner.write(context.places.plist, data, PLIST_MODE)
+
+
+__all__ = [
+    "PLIST_MODE",
+    "CheckCard",
+    "KeepGeneration",
+    "MakeFolders",
+    "StartService",
+    "StopService",
+    "WaitHealthy",
+    "WriteGeneration",
+    "WriteIdentity",
+    "WriteKey",
+    "WritePlist",
+    "check_identity",
+    "note_links",
+    "note_service",
+    "remove_unused",
+    "restore_service",
+    "write_plist",
+]
