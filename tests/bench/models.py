@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import tempfile
+from contextlib import redirect_stdout
 from pathlib import Path
 
 from tokenizers import Tokenizer
@@ -22,7 +24,8 @@ def make_real(folder: Path) -> Path:
     """The real small model with every weight in float32, the one kind that a BLAS makes fast."""
     from mlx_lm import convert
 
-    with tempfile.TemporaryDirectory(dir=folder) as quantized:
+    # What it prints is no part of the result.
+    with tempfile.TemporaryDirectory(dir=folder) as quantized, redirect_stdout(sys.stderr):
         convert_llama_gguf(find_smollm2(), Path(quantized))
         convert(quantized, str(folder / "smollm2-float32"), dequantize=True, dtype="float32")
     return folder / "smollm2-float32"
