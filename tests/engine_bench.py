@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,7 @@ from kakeya_ops.engine.contract import CacheSettings
 from kakeya_ops.engine.prefill import PrefillQueue, PrefillTask
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import StoredPart
+from listeners import DEADLINE_SECONDS
 
 BLOCK_TOKENS = 16
 SETTINGS = CacheSettings(block_tokens=BLOCK_TOKENS)
@@ -103,9 +106,33 @@ def run(queue: PrefillQueue, *tasks: PrefillTask) -> None:
         pass
 
 
+def memory_comes_back_to(most_bytes: float) -> bool:
+    """Whether no more than `most_bytes` of arrays are left, at some moment before a deadline.
+
+    Arrays of the whole process are counted; other engines of the run test themselves now and then.
+    """
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        gc.collect()
+        if mx.get_active_memory() <= most_bytes:
+            return True
+    return False
+
+
 def throw(error: Exception) -> None:
     """Where no task may fail."""
     raise error
 
 
-__all__ = ["BLOCK_TOKENS", "SETTINGS", "VOCABULARY", "Bench", "Parts", "Recorder", "prompt", "run", "throw"]
+__all__ = [
+    "BLOCK_TOKENS",
+    "SETTINGS",
+    "VOCABULARY",
+    "Bench",
+    "Parts",
+    "Recorder",
+    "memory_comes_back_to",
+    "prompt",
+    "run",
+    "throw",
+]

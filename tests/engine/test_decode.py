@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import pytest
 
-from engine_bench import Bench, Recorder, prompt
+from engine_bench import Bench, Recorder, memory_comes_back_to, prompt
 from kakeya_ops.engine.contract import DecodeRequest, Sampling
 from kakeya_ops.engine.decode import Decoder, Sequence
 from kakeya_ops.engine.prefill import Cancelled
@@ -208,8 +208,7 @@ def test_a_full_house_gives_its_memory_back(llama: Bench) -> None:
     mx.clear_cache()
     before = mx.get_active_memory()
     sequences: list[Any] = [desk.insert(prompt(600, seed=seed), 3) for seed in range(4)]
-    assert mx.get_active_memory() - before > 1_000_000
+    assert mx.get_active_memory() - before > 500_000
     desk.run()
     assert all(heard(sequence).ended for sequence in sequences)
-    mx.synchronize()
-    assert mx.get_active_memory() - before < 20_000
+    assert memory_comes_back_to(before + 20_000)

@@ -9,7 +9,7 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.sample_utils import greedy_sampler
 
@@ -99,13 +99,15 @@ def test_filters_leave_out_what_they_should(wanted: dict[str, Any], expected: se
     assert seen(**wanted) == expected
 
 
+@settings(deadline=None)
 @given(
-    logits=st.lists(st.floats(-8, 8, width=32), min_size=2, max_size=40),
+    quarters=st.lists(st.integers(-32, 32), min_size=2, max_size=40),
     top_p=st.floats(0.01, 0.99),
     min_p=st.floats(0.01, 0.99),
 )
-def test_filters_keep_what_their_definitions_say(logits: list[float], top_p: float, min_p: float) -> None:
-    values = np.array(logits, np.float64)
+def test_filters_keep_what_their_definitions_say(quarters: list[int], top_p: float, min_p: float) -> None:
+    # Steps that are no rounding: who is equally likely is so in every precision.
+    values = np.array(quarters) / 4
     probabilities = np.exp(values - values.max()) / np.exp(values - values.max()).sum()
     given_logprobs = mx.array([np.log(probabilities).tolist()])
 
