@@ -190,7 +190,7 @@ class Child:
         else:
             how = f"ended with code {code}"
         said = last_line(self.log)
-        return f"{self.name} (pid {self.pid}) {how}" + (f"; it said last: {said}" if said else "")
+        return f"{self.name} (pid {self.pid}) {how}" + (f"; last in its log: {said}" if said else "")
 
     def signal_group(self, number: signal.Signals) -> None:
         """Send a signal to its process group, if anything of it is left."""

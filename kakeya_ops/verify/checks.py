@@ -34,8 +34,9 @@ class Refuted(Exception):
 
 
 def judge(evidence: Evidence) -> tuple[Check, ...]:
-    """Every check of `RULES`, in order."""
-    return tuple(_apply(name, rule, evidence) for name, rule in RULES)
+    """Every check of `RULES`, in order; without a remote part those of `ABOUT_REMOTE` have nothing to judge."""
+    bare = evidence.cold.facts.value("remote") is None
+    return tuple(_apply(name, rule, evidence) for name, rule in RULES if not (bare and rule in ABOUT_REMOTE))
 
 
 def _apply(name: str, rule: Callable[[Evidence], str], evidence: Evidence) -> Check:
@@ -77,8 +78,12 @@ def _require_own(evidence: Evidence, answer: Answer) -> None:
 
 def _require_no_fallback(receipt: Facts) -> None:
     if fallback := receipt.value("fallback"):
-        reason = Facts("fallback", fallback)
-        raise Refuted(f"the head fell back to itself: {reason.get('worker')}, {reason.get('message')}")
+        raise Refuted(f"the head fell back to itself: {Facts('fallback', fallback).get('message')}")
+
+
+def _require_remote(receipt: Facts) -> None:
+    _require_no_fallback(receipt)
+    _require(receipt.value("remote") is not None, "nothing came from another node")
 
 
 def _head_signature(evidence: Evidence) -> str:
@@ -102,10 +107,10 @@ def _cold_prompt(evidence: Evidence) -> str:
 
 def _decision(evidence: Evidence) -> str:
     receipt = evidence.cold.facts
-    _require_no_fallback(receipt)
     reason = receipt.get("decision", "reason")
     kind = receipt.get("decision", "kind")
     _require(kind == "remote_compute", f"the head decided {kind}: {reason}")
+    _require_remote(receipt)
     _require_equal("the chosen worker", receipt.get("decision", "worker"), evidence.card.get("node"))
     _require_equal("what was done remotely", receipt.get("remote", "kind"), "remote_compute")
     return f"remote compute on {evidence.card.get('node')}: {reason}; no fallback"
@@ -198,7 +203,7 @@ def _remote_hit(evidence: Evidence) -> str:
     receipt = evidence.again.facts
     _require_signed(evidence.keys, HEAD_RECEIPT, receipt)
     _require_own(evidence, evidence.again)
-    _require_no_fallback(receipt)
+    _require_remote(receipt)
     _require_equal("the number of tokens from the head's own pool", receipt.number("local_pool_tokens"), 0)
     _require_equal("the number of tokens computed there", receipt.number("remote", "computed_tokens"), 0)
     held = receipt.number("remote", "pool_tokens")
@@ -268,7 +273,21 @@ RULES: tuple[tuple[str, Callable[[Evidence], str]], ...] = (
 )
 """Each rule returns its numbers, or raises `Refuted` or `MissingFact`."""
 
+ABOUT_REMOTE = (
+    _cold_prompt,
+    _worker_signature,
+    _worker_is_carded,
+    _same_job,
+    _same_identity,
+    _computed_there,
+    _blocks,
+    _payload,
+    _worker_counters,
+)
+"""Rules about what another node did. Where no other node did anything, the rule about the decision fails."""
+
 __all__ = [
+    "ABOUT_REMOTE",
     "COMPUTED_COUNTER",
     "FEWEST_TOKENS",
     "LOGPROB_TOLERANCE",

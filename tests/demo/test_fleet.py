@@ -126,7 +126,7 @@ def test_a_childs_last_words_are_its_last_error(tmp_path: Path) -> None:
         tmp_path, "print('starting'); print('error: no such model'); print('hint: make one'); raise SystemExit(3)"
     )
     assert node.ended_within(30)
-    assert node.last_words() == f"node (pid {node.pid}) ended with code 3; it said last: no such model"
+    assert node.last_words() == f"node (pid {node.pid}) ended with code 3; last in its log: no such model"
 
 
 def test_a_killed_child_says_so(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_ops.verify.checks import LOGPROB_TOLERANCE, RULES, judge
+from kakeya_ops.verify.checks import ABOUT_REMOTE, LOGPROB_TOLERANCE, RULES, judge
 from verify.samples import FLOOR_TOKENS, FOREIGN_KEY, LOGPROBS, NONCES, PART, TOKENS, World, receipt
 
 Lie = Callable[[World], Any]
@@ -177,13 +177,21 @@ def test_answers_to_prompts_of_different_lengths_are_not_compared() -> None:
     assert check.verdict == "failed"
 
 
-def test_a_local_fallback_fails_and_leaves_the_rest_unjudged() -> None:
+def test_a_local_fallback_fails_and_leaves_out_what_there_is_not_to_judge() -> None:
     world = World()
     world.cold.update(remote=None, fallback={"worker": "worker", "reason": "unreachable", "message": "worker: gone"})
     checks = {check.name: check for check in judge(world.sign().evidence())}
-    assert checks["remote compute, no fallback"].verdict == "failed"
-    assert "worker: gone" in checks["remote compute, no fallback"].detail
-    assert checks["worker's signature"].verdict == "unknown"
+    assert set(not_ok(world)) == {"remote compute, no fallback"}
+    assert checks["remote compute, no fallback"].detail == "the head fell back to itself: worker: gone"
+    assert len(checks) == len(RULES) - len(ABOUT_REMOTE)
+
+
+@pytest.mark.parametrize("label", ["cold", "repeated"])
+def test_a_receipt_without_any_remote_part_fails(label: str) -> None:
+    world = World()
+    world.receipts[label].update(remote=None)
+    name = "remote compute, no fallback" if label == "cold" else HIT
+    assert not_ok(world.sign()) == {name: "failed"}
 
 
 def test_without_a_receipt_nothing_is_known() -> None:
