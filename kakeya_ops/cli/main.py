@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -104,6 +106,10 @@ app.add_typer(inventory.app, name="inventory")
 
 def run() -> None:
     """Entry point of the `kakeya` command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character is no reason to fail.
+            stream.reconfigure(errors="replace")
     app(prog_name="kakeya")
 
 

@@ -256,6 +256,12 @@ class DemoFleet:
                 said = "; ".join(child.last_words() for child in self.children.values())
                 raise EnvironmentFault(f"{what} did not happen within {seconds:.0f} s: {said}")
 
+    def raise_if_ended(self) -> None:
+        """Raise `EnvironmentFault` if a process has ended: it explains whatever else went wrong."""
+        for child in self.children.values():
+            if child.ended_within(0):
+                raise EnvironmentFault(child.last_words())
+
     def wait_until_head_ends(self, on_worker_end: Callable[[str], None]) -> None:
         """Wait as long as the head lives. A worker that ends is told once: the head goes on without it.
 

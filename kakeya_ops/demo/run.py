@@ -20,6 +20,7 @@ from kakeya_ops.demo.fleet import (
 )
 from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.demo.smollm2 import prepare_smollm2
+from kakeya_ops.errors import PeerError
 from kakeya_ops.model.directory import ModelDirectory
 from kakeya_ops.secret import read_fleet_key
 from kakeya_ops.settings import user_cache_folder
@@ -110,7 +111,11 @@ def run_demo(options: DemoOptions, view: DemoView) -> VerifyReport:
         plan = write_fleet(directory, model, options.port)
         with DemoFleet(plan, interruption) as fleet:
             _await_fleet(fleet, view)
-            outcome = _ask_and_prove(fleet, view, tiny=options.model is None)
+            try:
+                outcome = _ask_and_prove(fleet, view, tiny=options.model is None)
+            except PeerError:
+                fleet.raise_if_ended()
+                raise
             view.outcome(outcome)
             if options.keep:
                 _keep(fleet, view)

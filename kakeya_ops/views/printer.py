@@ -50,7 +50,8 @@ class Printer:
             self.raw(json.dumps(document, indent=2, ensure_ascii=False))
             return
         for renderable in renderables:
-            self.out.print(renderable, markup=False)
+            # A sentence is left to the terminal to wrap, and to a file as it is; a table has to know its width.
+            self.out.print(renderable, markup=False, soft_wrap=isinstance(renderable, Text))
 
     def raw(self, text: str) -> None:
         """Print data that has its own form, such as YAML or a command to copy: never wrapped, never coloured."""

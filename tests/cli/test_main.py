@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -134,6 +135,14 @@ def test_a_reader_that_went_away_is_no_error() -> None:
         assert process.stderr
         process.stdout.close()
         assert process.stderr.read() == ""
+
+
+def test_a_terminal_that_knows_few_characters_is_no_error(tmp_path: Path) -> None:
+    path = shutil.copy(Path(__file__).parents[2] / "inventory.yaml", tmp_path / "größe.yaml")
+    words = [sys.executable, "-m", "kakeya_ops.cli.main", "inventory", "check", "--inventory", str(path)]
+    found = subprocess.run(words, capture_output=True, env={"PYTHONIOENCODING": "ascii"}, check=False)
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert b"gr??e.yaml is valid: head" in found.stdout
 
 
 def test_global_options_are_given_to_the_command() -> None:

@@ -186,6 +186,14 @@ def test_waiting_ends_when_a_child_does(sleepers: DemoFleet) -> None:
         sleepers.wait_for("the start", lambda: False, 60)
 
 
+def test_a_child_that_ended_explains_what_went_wrong(sleepers: DemoFleet) -> None:
+    sleepers.raise_if_ended()
+    sleepers.children[HEAD].signal_group(signal.SIGKILL)
+    assert sleepers.children[HEAD].ended_within(30)
+    with pytest.raises(EnvironmentFault, match=r"head \(pid \d+\) was killed by SIGKILL"):
+        sleepers.raise_if_ended()
+
+
 def test_waiting_has_a_deadline(sleepers: DemoFleet) -> None:
     with pytest.raises(EnvironmentFault, match=r"the start did not happen within 0 s: worker .* is running"):
         sleepers.wait_for("the start", lambda: False, 0)

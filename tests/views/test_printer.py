@@ -79,6 +79,12 @@ def test_raw_text_is_never_wrapped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue() == "x" * 100 + " [b]\n"
 
 
+def test_a_sentence_is_one_line_for_whoever_reads_it_from_a_pipe() -> None:
+    shown, out, _ = printer()
+    shown.show({}, Text("word " * 40))
+    assert out.getvalue().count("\n") == 1
+
+
 def test_details_need_v() -> None:
     for verbosity, expected in ((0, ""), (1, "detail\n")):
         shown, _, err = printer(verbosity=verbosity)
