@@ -14,6 +14,7 @@ _FLAGS: dict[Access, int] = {
     "create": os.O_RDWR | os.O_CREAT | os.O_EXCL,
     "update": os.O_RDWR | os.O_NOFOLLOW,
 }
+_MODES: dict[Access, str] = {"read": "r", "create": "r+", "update": "r+"}
 
 
 class LocalFiles:
@@ -33,8 +34,8 @@ class LocalFiles:
 
     def open(self, path: str, access: Access) -> OpenFile:
         """Open a file."""
-        descriptor = os.open(path, _FLAGS[access] | os.O_CLOEXEC, PRIVATE_MODE)
-        return _LocalFile(os.fdopen(descriptor, "rb" if access == "read" else "r+b", buffering=0))
+        flags = _FLAGS[access] | os.O_CLOEXEC
+        return _LocalFile(FileIO(path, _MODES[access], opener=lambda name, _: os.open(name, flags, PRIVATE_MODE)))
 
     def replace(self, source: str, target: str) -> None:
         """Rename `source` to `target`, whether that exists or not, in one step."""

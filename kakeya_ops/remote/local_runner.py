@@ -15,7 +15,7 @@ from kakeya_ops.settings import expand_here
 
 _NOT_FOUND = 127
 _NOT_EXECUTABLE = 126
-_ENDED_BY_SIGNAL = 255
+_SIGNAL_BASE = 128
 
 
 class LocalRunner(FileRunner):
@@ -39,7 +39,7 @@ class LocalRunner(FileRunner):
             return "exit", Result(_NOT_FOUND, b"", f"{argv[0]}: not found\n".encode())
         except OSError as error:
             return "exit", Result(_NOT_EXECUTABLE, b"", f"{argv[0]}: {error.strerror}\n".encode())
-        status = done.status if done.status >= 0 else _ENDED_BY_SIGNAL
+        status = done.status if done.status >= 0 else _SIGNAL_BASE - done.status
         return done.ending, Result(status, done.stdout, done.stderr)
 
     @contextlib.contextmanager

@@ -62,9 +62,7 @@ class OpenSshRunner(FileRunner):
         self._master: _SftpProcess | None = None
         self._first: paramiko.SFTPClient | None = None
         self._connecting = threading.Lock()
-        self._sessions = SftpSessions(
-            name, open_small=self._open_first, open_bulk=self._open_another, is_alive=self._is_alive
-        )
+        self._sessions = SftpSessions(name, self)
 
     def open(self) -> None:
         """Connect, if not connected. Raises `ConnectFailed`, `HostKeyRejected`, `AuthenticationFailed`."""
@@ -111,7 +109,7 @@ class OpenSshRunner(FileRunner):
     def _control_path(self) -> Path:
         """The socket of the master connection, which is made if there is none."""
         with self._connecting:
-            if self._folder is None or not self._is_alive():
+            if self._folder is None or not self.is_alive():
                 self.close()
                 self._connect()
             assert self._folder is not None
@@ -144,22 +142,28 @@ class OpenSshRunner(FileRunner):
         done = run_process(argv, timeout_seconds=_LOGIN_SECONDS)
         return done.stderr.decode(errors="replace")
 
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether it is connected, as far as is known."""
         return self._master is not None and self._master.is_running
 
     def _answers(self) -> bool:
         """Whether the master still has its connection; asked from itself, as it ends only a moment after that broke."""
-        if self._folder is None or not self._is_alive():
+        if self._folder is None or not self.is_alive():
             return False
         argv = [*self._argv("no", self._folder / "m"), "-O", "check", "--", self._ssh.target.host]
         return run_process(argv, timeout_seconds=_CHECK_SECONDS).status == 0
 
-    def _open_first(self) -> paramiko.SFTPClient:
+    def abandon(self) -> None:
+        """Give the connection up; the next call makes another one."""
+        self.close()
+
+    def open_small(self) -> paramiko.SFTPClient:
         """The session of the master itself."""
         self._control_path()
         return self._first
 
-    def _open_another(self) -> paramiko.SFTPClient:
+    def open_bulk(self) -> paramiko.SFTPClient:
+        """One more session for files."""
         argv = [*self._argv("no", self._control_path()), "-s", "--", self._ssh.target.host, "sftp"]
         process = _SftpProcess(argv, SILENCE_SECONDS)
         try:

@@ -23,6 +23,8 @@ from kakeya_ops.remote.sftp_session import SILENCE_SECONDS, SftpSessions
 from kakeya_ops.remote.ssh_config import ResolvedSsh
 
 _ENDED_BY_SIGNAL = 255
+_SESSION_SECONDS = 2.0
+_PAUSE_SECONDS = 0.05
 
 
 class ParamikoRunner(FileRunner):
@@ -34,9 +36,7 @@ class ParamikoRunner(FileRunner):
         self._bulk = bulk
         self._transport: paramiko.Transport | None = None
         self._connecting = threading.Lock()
-        self._sessions = SftpSessions(
-            name, open_small=self._open_sftp, open_bulk=self._open_sftp, is_alive=self._is_alive
-        )
+        self._sessions = SftpSessions(name, self)
 
     def open(self) -> None:
         """Connect, if not connected. Raises `ConnectFailed`, `HostKeyRejected`, `AuthenticationFailed`."""
@@ -64,7 +64,7 @@ class ParamikoRunner(FileRunner):
             channel.close()
         status = channel.exit_status
         if ending == "exit" and status < 0:
-            if not self._is_alive():
+            if not self.is_alive():
                 raise ConnectionLost(self.name, f"{argv[0]} was running")
             status = _ENDED_BY_SIGNAL
         return ending, Result(status, bytes(exchange.stdout), bytes(exchange.stderr))
@@ -81,30 +81,45 @@ class ParamikoRunner(FileRunner):
 
     def _connected(self) -> paramiko.Transport:
         with self._connecting:
-            if self._transport is None or not self._is_alive():
+            if self._transport is None or not self.is_alive():
                 self._sessions.close()
                 self._transport = open_transport(self.name, self._ssh)
             return self._transport
 
-    def _is_alive(self) -> bool:
+    def is_alive(self) -> bool:
+        """Whether it is connected, as far as is known."""
         return self._transport is not None and self._transport.is_active()
 
     def _open_channel(self, timeout_seconds: float) -> Any:
-        """A new session; if the server allows no more of them, instead of the idle one for files."""
-        transport = self._connected()
+        """A new session, of a new connection if the old one turns out to be broken: nothing was asked of it yet."""
         try:
-            try:
-                return transport.open_session(timeout=timeout_seconds)
-            except paramiko.ChannelException:
-                if not self._sessions.release():
-                    raise
-                return transport.open_session(timeout=timeout_seconds)
-        except paramiko.ChannelException as error:
-            raise ConnectFailed(self.name, f"the server refuses another session ({error.text})") from error
+            return self._open_session(self._connected(), timeout_seconds)
+        except (paramiko.SSHException, EOFError, OSError):
+            self.abandon()
+        try:
+            return self._open_session(self._connected(), timeout_seconds)
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise ConnectionLost(self.name, "a session was opened") from error
 
-    def _open_sftp(self) -> paramiko.SFTPClient:
+    def _open_session(self, transport: paramiko.Transport, timeout_seconds: float) -> Any:
+        """A new session; if the server allows no more of them, instead of the idle one for files."""
+        deadline = time.monotonic() + _SESSION_SECONDS
+        while True:
+            try:
+                return transport.open_session(timeout=timeout_seconds)
+            except paramiko.ChannelException as error:
+                # The server needs a moment until it counts a session that was closed as gone.
+                if not self._sessions.release() and time.monotonic() > deadline:
+                    raise ConnectFailed(self.name, f"the server refuses another session ({error.text})") from error
+                time.sleep(_PAUSE_SECONDS)
+
+    def abandon(self) -> None:
+        """Give the connection up; the next call makes another one."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def open_small(self) -> paramiko.SFTPClient:
+        """A session for files."""
         channel = self._open_channel(SILENCE_SECONDS)
         channel.settimeout(SILENCE_SECONDS)
         try:
@@ -112,11 +127,15 @@ class ParamikoRunner(FileRunner):
             return paramiko.SFTPClient(channel)
         except (paramiko.SSHException, paramiko.SFTPError, EOFError, OSError) as error:
             channel.close()
-            if not self._is_alive():
+            if not self.is_alive():
                 raise ConnectionLost(self.name, "SFTP was started") from error
             raise TransferFailed(
                 self.name, "SFTP", f"cannot be used: {error}", hint="does the login shell print anything?"
             ) from error
+
+    def open_bulk(self) -> paramiko.SFTPClient:
+        """One more session for files."""
+        return self.open_small()
 
 
 __all__ = ["ParamikoRunner"]

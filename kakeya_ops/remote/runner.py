@@ -18,7 +18,10 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended: 0 to 255 as a shell counts (127: not found), 255 also when a signal ended it."""
+    """How a command ended: `status` is 0 to 255 as a shell counts, so 127 is not found and 128 + n is signal n.
+
+    Over ssh a signal may also be 255: where the login shell became the command, nobody is left to count.
+    """
 
     status: int
     stdout: bytes

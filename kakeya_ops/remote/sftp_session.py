@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 import paramiko
 
@@ -14,17 +15,29 @@ from kakeya_ops.remote.sftp_files import SftpFiles
 SILENCE_SECONDS = 30.0
 """How long the other side may say nothing to what it was asked."""
 
-Open = Callable[[], paramiko.SFTPClient]
+
+class Connection(Protocol):
+    """What the sessions belong to."""
+
+    def open_small(self) -> paramiko.SFTPClient:
+        """Open the session for small files."""
+
+    def open_bulk(self) -> paramiko.SFTPClient:
+        """Open a session for one big file."""
+
+    def is_alive(self) -> bool:
+        """Whether it still stands, so that a failure was the file's own."""
+
+    def abandon(self) -> None:
+        """Give it up: it broke. The next session opens another one."""
 
 
 class SftpSessions:
-    """Hands out the sessions. `is_alive` tells a file's own failure from that of the connection."""
+    """Hands out the sessions of `connection`."""
 
-    def __init__(self, name: str, *, open_small: Open, open_bulk: Open, is_alive: Callable[[], bool]) -> None:
+    def __init__(self, name: str, connection: Connection) -> None:
         self._name = name
-        self._open_small = open_small
-        self._open_bulk = open_bulk
-        self._is_alive = is_alive
+        self._connection = connection
         self._kept: paramiko.SFTPClient | None = None
         self._lock = threading.Lock()
 
@@ -32,19 +45,15 @@ class SftpSessions:
     def small(self, during: str) -> Iterator[SftpFiles]:
         """The session for small files, one user at a time: its client mixes up answers between threads."""
         with self._lock:
-            try:
-                if self._kept is None:
-                    self._kept = self._open_small()
-                with self._translating(during):
-                    yield SftpFiles(self._kept)
-            except ConnectionLost:
-                self._drop()
-                raise
+            if self._kept is None:
+                self._kept = self._connection.open_small()
+            with self._translating(during):
+                yield SftpFiles(self._kept)
 
     @contextlib.contextmanager
     def bulk(self, during: str) -> Iterator[SftpFiles]:
         """A session of its own for one big file."""
-        client = self._open_bulk()
+        client = self._connection.open_bulk()
         try:
             with self._translating(during):
                 yield SftpFiles(client)
@@ -74,14 +83,17 @@ class SftpSessions:
     def _translating(self, during: str) -> Iterator[None]:
         try:
             yield
-        except TimeoutError as error:
-            raise ConnectionLost(self._name, f"{during} (nothing came for {SILENCE_SECONDS:g} s)") from error
-        except (EOFError, ConnectionError, paramiko.SSHException, paramiko.SFTPError) as error:
-            raise ConnectionLost(self._name, during) from error
-        except OSError as error:
-            if self._is_alive():
+        except (EOFError, OSError, paramiko.SSHException, paramiko.SFTPError) as error:
+            if _is_of_a_file(error) and self._connection.is_alive():
                 raise
-            raise ConnectionLost(self._name, during) from error
+            self._drop()
+            self._connection.abandon()
+            silent = f" (nothing came for {SILENCE_SECONDS:g} s)" if isinstance(error, TimeoutError) else ""
+            raise ConnectionLost(self._name, f"{during}{silent}") from error
+
+
+def _is_of_a_file(error: Exception) -> bool:
+    return isinstance(error, OSError) and not isinstance(error, TimeoutError | ConnectionError)
 
 
 def _close(client: paramiko.SFTPClient) -> None:
@@ -89,4 +101,4 @@ def _close(client: paramiko.SFTPClient) -> None:
         client.close()
 
 
-__all__ = ["SILENCE_SECONDS", "SftpSessions"]
+__all__ = ["SILENCE_SECONDS", "Connection", "SftpSessions"]
