@@ -231,7 +231,7 @@ class MacHost:
             # Supervisors first: they would start their jobs again.
             for process in sorted(living, key=lambda process: not self._is_tool(process)):
                 _kill(process)
-            psutil.wait_procs(living, timeout=1)
+            time.sleep(LOOK_SECONDS)
         crashes = Path(self.store.crashes)
         assert not crashes.exists(), crashes.read_text()
 

@@ -168,7 +168,7 @@ def _await_pid(store: Store, job: Job) -> int:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         found = store.read().job(job.domain, job.label)
-        if found and found.pid and found.order is None:
+        if found and found.pid and (job.order is None or found.runs > job.runs):
             return found.pid
         time.sleep(0.01)
     raise Failure(EIO, f'Could not kickstart service "{job.label}": {error(EIO)}')
