@@ -7,7 +7,9 @@ from typing import Any
 
 LABEL = "dev.kakeya.tests.mac"
 
-STUBBORN = "import signal,time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(300)"
+STUBBORN = (
+    "import signal,time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('ready', flush=True)\ntime.sleep(300)"
+)
 """Ignores SIGTERM, and says when it does."""
 
 

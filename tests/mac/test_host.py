@@ -5,7 +5,6 @@ from __future__ import annotations
 import plistlib
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -51,12 +50,7 @@ def test_a_removed_folder_ends_its_jobs(mac: MacHost) -> None:
     mac.preload(agent())
     kept = Path(mac.store.file).read_bytes()
     Path(mac.store.file).unlink()
-    mac_processes = [process for process in mac.processes()]
-    psutil.wait_procs(mac_processes, timeout=0)
-    deadline = time.monotonic() + 10
-    while mac.processes() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert mac.processes() == []
+    mac.wait_for(lambda: mac.processes() == [])
     Path(mac.store.file).write_bytes(kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -132,7 +133,9 @@ ROWS = [
     Row("no file", BOOTSTRAP, 2, ("{plist}: No such file or directory",)),
     Row("several faults, root", "bootstrap|{gui}|{plist}|{plist}2", 133, (), nothing, AS_ROOT),
     Row("bootout", f"bootout|{SERVICE}", 0, (), loaded),
-    Row("bootout, old", f"bootout|{SERVICE}", 36, ("Boot-out failed: 36: Operation now in progress",), loaded, CATALINA),
+    Row(
+        "bootout, old", f"bootout|{SERVICE}", 36, ("Boot-out failed: 36: Operation now in progress",), loaded, CATALINA
+    ),
     Row("bootout of nothing", f"bootout|{SERVICE}", 3, ("Boot-out failed: 3: No such process",)),
     Row(
         "bootout by path of nothing",
@@ -279,8 +282,6 @@ def test_list_sees_the_callers_domain_alone(mac: MacHost) -> None:
 
 def test_a_call_can_be_slow(mac: MacHost) -> None:
     mac.set(latency_seconds=0.2)
-    import time
-
     began = time.monotonic()
     mac.launchctl("managername")
     assert time.monotonic() - began >= 0.2

@@ -1,0 +1,7 @@
+"""A simulated Mac for each test that asks for one."""
+
+from __future__ import annotations
+
+from mac.conftest import mac
+
+__all__ = ["mac"]
