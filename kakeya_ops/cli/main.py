@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from kakeya_ops import __version__
-from kakeya_ops.cli import demo, inventory, serve, verify
+from kakeya_ops.cli import demo, deploy, inventory, lock, logs, render, serve, service, verify
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
@@ -62,7 +62,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Global options may also stand after the command. "
-    "Exit codes: 0 fine, 1 the answer is no, 2 wrong input, 3 could not be carried out, 70 a bug, 130 interrupted.",
+    "Exit codes: 0 fine, 1 the answer is no, 2 wrong input, 3 could not be carried out, 4 done on some hosts only, "
+    "5 changes pending, 70 a bug, 130 interrupted.",
 )
 
 
@@ -99,6 +100,15 @@ def root(
 
 
 app.command()(demo.demo)
+app.command()(deploy.deploy)
+app.command()(render.render)
+app.command()(service.rollback)
+app.command()(service.undeploy)
+app.command()(service.start)
+app.command()(service.stop)
+app.command()(service.restart)
+app.command()(logs.logs)
+app.add_typer(lock.app, name="lock")
 app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
 app.add_typer(inventory.app, name="inventory")

@@ -20,7 +20,7 @@ from kakeya_ops.errors import KakeyaError
 from kakeya_ops.remote.runner import Runner
 from kakeya_ops.secret import Secret
 
-Verdict = Literal["done", "nothing to do", "restored", "left as it is", "not restored", "not begun", "unreachable"]
+Verdict = Literal["done", "nothing to do", "restored", "left as it is", "not restored", "not begun"]
 Connect = Callable[[str], Runner]
 """The connection to a host, by its name."""
 
@@ -83,7 +83,7 @@ class Application:
 
         The first host of the plan goes alone. If it fails, no other is begun.
         """
-        results = [HostResult(name, None, None, 0.0, "unreachable", error) for name, error in plan.failures.items()]
+        results = [HostResult(name, None, None, 0.0, "not begun", error) for name, error in plan.failures.items()]
         results += [_untouched(host) for host in plan.hosts if not host.steps]
         stopped: str | None = None
         for number, phase in enumerate(plan.phases):

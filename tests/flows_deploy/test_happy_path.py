@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
-import pytest
+import json
+import os
 
 from flows_deploy.deployed import Fleet
+from kakeya_ops.demo.fleet import LOOPBACK
+from kakeya_ops.deploy.cross_check import CrossCheck
+from kakeya_ops.verify.head_client import HeadClient
 
 
-def test_a_worker_is_installed_and_a_second_run_has_nothing_to_do(fleet: Fleet) -> None:
-    result = fleet.deploy("allens")["allens"]
-    print("\n".join(fleet.notes), result)
-    assert result.verdict == "done", result
-    assert not fleet.plan("allens").pending
+def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(fleet: Fleet) -> None:
+    results = fleet.deploy()
+    assert [result.verdict for result in results.values()] == ["done", "done"], results
+    assert list(results) == ["allens", "head"]
+    with fleet.hosts() as hosts:
+        checks = CrossCheck(hosts).run(results)
+    assert [check.verdict for check in checks] == ["ok"] * 4, checks
+    assert not fleet.plan().pending
+
+
+def test_the_head_has_a_prefix_computed_by_the_worker_that_launchd_started(fleet: Fleet) -> None:
+    body = json.dumps({"prompt": "far away " * 60, "max_tokens": 4, "temperature": 0, "logprobs": 1}).encode()
+    with HeadClient(f"http://{LOOPBACK}:{fleet.api_port}") as client:
+        completion = client.complete(body, {})
+        receipt = client.receipt(completion.request_id)
+    assert receipt["remote"]["node"] == "allens"
+    assert receipt["remote"]["computed_tokens"] > 64
+
+
+def test_secrets_are_where_they_belong_and_nowhere_else(fleet: Fleet) -> None:
+    places = fleet.places("allens")
+    key = (fleet.folder / "operator/.kakeya/fleet.key").read_text().strip()
+    assert places.key is not None
+    assert os.stat(places.key).st_mode & 0o777 == 0o600
+    mac = fleet.machines["allens"].mac
+    holding = [path for path in mac.home.rglob("*") if path.is_file() and key in path.read_text(errors="replace")]
+    assert [str(path) for path in holding] == [places.key]
+    assert key not in json.dumps(mac.calls())

@@ -1,0 +1,83 @@
+"""What all commands that change hosts have in common: observe, show, ask, apply, show again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import typer
+
+from kakeya_ops.cli.context import AppContext
+from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult, Progress
+from kakeya_ops.deploy.cross_check import Check, CrossCheck
+from kakeya_ops.deploy.hosts import Hosts
+from kakeya_ops.deploy.material import read_key
+from kakeya_ops.deploy.plan import Plan
+from kakeya_ops.deploy.report import describe_results, exit_code
+from kakeya_ops.errors import ExitCode, InputError
+from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
+from kakeya_ops.views.deploy_tables import check_table, failure_view, result_table
+
+
+@dataclass(frozen=True)
+class Applying:
+    """How a plan is carried out: without a question, with the checks between nodes afterwards."""
+
+    yes: bool = False
+    cross_check: bool = False
+    question: str = "Do this?"
+
+
+def load(context: AppContext) -> Inventory:
+    """The inventory that the person means."""
+    return load_inventory(find_inventory(context.inventory_path))
+
+
+@contextmanager
+def open_hosts(context: AppContext, inventory: Inventory) -> Iterator[Hosts]:
+    """Connections to the inventory's hosts."""
+    from kakeya_ops.remote.connect import connect  # paramiko is slow to import
+
+    with Hosts(inventory, connect, read_key(inventory)) as hosts:
+        yield hosts
+
+
+def ask(context: AppContext, applying: Applying) -> None:
+    """Ask whether to go on. Raises `InputError` where nobody can be asked, and ends the command on a no."""
+    if applying.yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError("nobody can be asked here: standard input is no terminal", hint="say --yes, or --check")
+    if not typer.confirm(applying.question, err=True):
+        context.printer.note("nothing was changed")
+        raise typer.Exit(ExitCode.NO)
+
+
+def carry_out(
+    context: AppContext, hosts: Hosts, plan: Plan, settings: ApplySettings, applying: Applying
+) -> Sequence[HostResult]:
+    """Apply `plan`, show what became of it, and end the command with the exit code that says so."""
+    progress = Progress(
+        step=lambda host, title: context.printer.step(f"{host}: {title}"),
+        note=lambda host, text: context.printer.note(f"  {host}: {text}" if host else text),
+    )
+    application = Application(hosts.runner, progress, replace(settings, key=hosts.asker.key))
+    results = application.run(plan)
+    checks: list[Check] = []
+    interrupted = application.cancelled.is_set()
+    if applying.cross_check and not interrupted and (done := [r.host for r in results if r.verdict == "done"]):
+        with context.printer.progress("checking every card against the heads'"):
+            checks = CrossCheck(hosts).run(done)
+    tables = [result_table(results), *([check_table(checks)] if checks else [])]
+    context.printer.show(describe_results(results, checks), *tables)
+    for renderable in failure_view(results):
+        context.printer.messages.print(renderable)
+    code = exit_code(results, checks, interrupted=interrupted)
+    if code is not ExitCode.OK:
+        raise typer.Exit(code)
+    return results
+
+
+__all__ = ["Applying", "ask", "carry_out", "load", "open_hosts"]

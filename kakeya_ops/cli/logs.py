@@ -1,0 +1,35 @@
+"""``kakeya logs``: what a host's service wrote."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from kakeya_ops.cli.applying import load, open_hosts
+from kakeya_ops.cli.context import app_context
+from kakeya_ops.deploy.service_log import LogFollower, tail_log
+from kakeya_ops.views.printer import visible
+
+
+def logs(
+    ctx: typer.Context,
+    host: Annotated[str, typer.Argument(help="The host in the inventory.", metavar="HOST")],
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.", metavar="N")] = 50,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
+) -> None:
+    """Show the end of a service's log, with secrets taken out."""
+    context = app_context(ctx)
+    inventory = load(context)
+    inventory.host(host)
+    with open_hosts(context, inventory) as hosts:
+        runner, places = hosts.runner(host), hosts.places(host)
+        if not follow:
+            text = tail_log(runner, places, hosts.asker.key, lines)
+            context.printer.show({"host": host, "lines": text.split("\n")}, visible(text))
+            return
+        for line in LogFollower(runner, places, hosts.asker.key).lines(lines):
+            context.printer.raw(visible(line))
+
+
+__all__ = ["logs"]

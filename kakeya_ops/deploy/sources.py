@@ -1,0 +1,23 @@
+"""Where program and model come from: this installation, and the model directory on this machine."""
+
+from __future__ import annotations
+
+from kakeya_ops.deploy.material import Material, ModelSource, ProgramSource, plan_identity, read_key
+from kakeya_ops.inventory import Inventory
+
+
+def read_material(inventory: Inventory) -> Material:
+    """Everything that this machine contributes. Raises `KakeyaError`: no key, no model, no program to install."""
+    program, model = find_sources(inventory)
+    return Material(read_key(inventory), plan_identity(inventory), program, model)
+
+
+def find_sources(inventory: Inventory) -> tuple[ProgramSource, ModelSource]:
+    """The program and the model."""
+    from kakeya_ops.deploy.model_sync import read_model  # type: ignore[import-not-found]
+    from kakeya_ops.deploy.program import find_program  # type: ignore[import-not-found]
+
+    return find_program(), read_model(inventory)
+
+
+__all__ = ["find_sources", "read_material"]
