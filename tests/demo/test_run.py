@@ -93,6 +93,7 @@ def demo(directory: Path, *options: str) -> Iterator[Demo]:
     assert list(directory.glob("kakeya-demo-*")) == []
 
 
+@pytest.mark.slow
 def test_the_demo_proves_that_the_worker_computed(tmp_path: Path) -> None:
     with demo(tmp_path) as running:
         code, out = running.end()
@@ -103,6 +104,7 @@ def test_the_demo_proves_that_the_worker_computed(tmp_path: Path) -> None:
     assert "prefer_remote" in running.messages
 
 
+@pytest.mark.slow
 def test_a_kept_fleet_is_proved_until_its_worker_is_killed(tmp_path: Path) -> None:
     with demo(tmp_path, "--keep", "--json") as running:
         shown = running.read_document()

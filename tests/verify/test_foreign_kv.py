@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from kakeya_ops.demo.fleet import WORKER, Child, DemoFleet, write_fleet
 from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.secret import read_fleet_key
@@ -37,6 +39,7 @@ class LyingFleet(DemoFleet):
         return Child(name, command, self.plan.directory / "worker.log")
 
 
+@pytest.mark.slow
 def test_kv_of_another_prompt_is_found_out_though_every_signature_is_right(tmp_path: Path, tiny_llama: Path) -> None:
     plan = write_fleet(tmp_path, tiny_llama)
     with LyingFleet(plan, Interruption()) as fleet, HeadClient(plan.url) as head:
