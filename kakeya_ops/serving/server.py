@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from kakeya_ops.errors import EnvironmentFault, KakeyaError
+from kakeya_ops.serving.http_protocol import BoundedProtocol
 
 DRAIN_SECONDS = 10
 """How long requests that are being answered may take after the signal to stop."""
@@ -145,7 +146,7 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, site: Site, drain_seconds: int) -> None:
         config = uvicorn.Config(
             site.app,
-            http="httptools",
+            http=BoundedProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
