@@ -36,6 +36,7 @@ _TOKENIZER_FILES = (
     "*.tiktoken",
 )
 _TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
+_CONFIG_FILES = ("config.json", "hf_quant_config.json", _INDEX)
 _ORIGIN_KEYS = frozenset({"_commit_hash", "_name_or_path", "transformers_version"})
 _QUANTIZATION_KEYS = ("quantization", "quantization_config")
 
@@ -121,6 +122,12 @@ class ModelDirectory:
         return (candidate for candidate in candidates if isinstance(candidate, dict) and candidate)
 
 
+def is_read(name: str) -> bool:
+    """Whether a file called `name`, by its path in a model directory, has a part in what the model computes."""
+    patterns = (*_CONFIG_FILES, _SHARDS, *_TOKENIZER_FILES, *_TEMPLATE_FILES)
+    return any(name.count("/") == pattern.count("/") and fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def _leaves(section: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Every value of `section` with the keys that lead to it; rope and quantization entries are not taken apart."""
     for key, value in section.items():
@@ -184,4 +191,4 @@ def _find(path: Path, patterns: tuple[str, ...]) -> tuple[Path, ...]:
     return tuple(sorted({file for pattern in patterns for file in path.glob(pattern)}))
 
 
-__all__ = ["ModelDirectory"]
+__all__ = ["ModelDirectory", "is_read"]

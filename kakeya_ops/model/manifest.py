@@ -52,14 +52,28 @@ def read_revision(directory: ModelDirectory, manifests: Path | None = None) -> R
     `manifests` is the folder of manifests, by default ``manifests`` in the user's cache folder. Raises
     `ModelDirectoryError` when a file cannot be read or changes meanwhile. Memory stays bounded whatever the sizes.
     """
-    folder = manifests or user_cache_folder() / "manifests"
-    place = str(directory.path.resolve())
-    manifest = folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:32]}.json"
     return Revision(
-        weights=_digest_of(_shard_digests(directory.shards, manifest).items()),
+        weights=_digest_of(read_shard_digests(directory, manifests).items()),
         tokenizer=_digest_of(_tokenizer_digests(directory)),
         chat_template=_digest_of(_template_digests(directory)),
     )
+
+
+def read_shard_digests(directory: ModelDirectory, manifests: Path | None = None) -> dict[str, str]:
+    """SHA-256 of each shard's content, in hexadecimal, by the shard's name; otherwise as `read_revision`."""
+    folder = manifests or user_cache_folder() / "manifests"
+    place = str(directory.path.resolve())
+    manifest = folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:32]}.json"
+    return _shard_digests(directory.shards, manifest)
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal. Raises `ModelDirectoryError`."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelDirectoryError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _digest_of(parts: Iterable[tuple[str, str]]) -> str:
@@ -108,25 +122,17 @@ def _tokenizer_digests(directory: ModelDirectory) -> list[tuple[str, str]]:
 
 def _hash_tokenizer_file(file: Path) -> str:
     if file.name != _TOKENIZER_CONFIG:
-        return _hash_file(file)
+        return hash_file(file)
     # The template in it has a digest of its own, so that a new template is not taken for a new tokenizer.
     return _digest_json({key: value for key, value in read_json_object(file).items() if key != "chat_template"})
 
 
 def _template_digests(directory: ModelDirectory) -> list[tuple[str, str]]:
-    digests = [(file.relative_to(directory.path).as_posix(), _hash_file(file)) for file in directory.template_files]
+    digests = [(file.relative_to(directory.path).as_posix(), hash_file(file)) for file in directory.template_files]
     config = next((file for file in directory.tokenizer_files if file.name == _TOKENIZER_CONFIG), None)
     if config is not None and (template := read_json_object(config).get("chat_template")) is not None:
         digests.append((_TOKENIZER_CONFIG, _digest_json(template)))
     return digests
-
-
-def _hash_file(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ModelDirectoryError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _read_manifest(path: Path) -> dict[str, _Remembered]:
@@ -155,4 +161,4 @@ def _write_manifest(path: Path, shards: Mapping[str, _Remembered]) -> None:
             Path(name).unlink(missing_ok=True)
 
 
-__all__ = ["Revision", "read_revision"]
+__all__ = ["Revision", "hash_file", "read_revision", "read_shard_digests"]
