@@ -195,7 +195,8 @@ def make_key(path: Path, kind: str = "ed25519", passphrase: str = "") -> Path:
     """A new private key at `path`, its public half beside it."""
     program = shutil.which("ssh-keygen")
     assert program is not None
-    command = [program, "-q", "-t", kind, "-N", passphrase, "-C", path.name, "-f", path]
+    size = ["-b", "2048"] if kind == "rsa" else []
+    command = [program, "-q", "-t", kind, *size, "-N", passphrase, "-C", path.name, "-f", path]
     subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True)
     return path
 

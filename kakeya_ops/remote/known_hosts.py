@@ -107,7 +107,7 @@ def _parse_line(raw: str) -> KnownHost | None:
         return None
     try:
         key = base64.b64decode(fields[2], validate=True)
-    except binascii.Error:
+    except (binascii.Error, ValueError):  # ValueError: not even ASCII
         return None
     return KnownHost(marker, tuple(fields[0].split(",")), fields[1], key)
 

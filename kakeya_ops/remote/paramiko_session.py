@@ -47,7 +47,8 @@ def _negotiate(name: str, ssh: ResolvedSsh) -> paramiko.Transport:
         connection = socket.create_connection((ssh.hostname, ssh.port), timeout=seconds)
     except OSError as error:
         where = f"{ssh.hostname} port {ssh.port}"
-        raise ConnectFailed(name, f"{where}: {error.strerror or error}") from error
+        busy = isinstance(error, ConnectionResetError)
+        raise ConnectFailed(name, f"{where}: {error.strerror or error}", transient=busy) from error
     transport = paramiko.Transport(connection)
     transport.banner_timeout = transport.auth_timeout = seconds
     try:
