@@ -54,6 +54,7 @@ class _Supervisor:
         self._started_at = 0.0
         self._kill_at: float | None = None
         self._respawn_at: float | None = None
+        self._gone_at: float | None = None
         self._vanish_at: float | None = None
         self._leaving = False
         self._again = False
@@ -145,10 +146,11 @@ class _Supervisor:
 
     def _leave(self, now: float) -> None:
         mac, job = self._read()
-        if self._vanish_at is None:
-            self._vanish_at = now + mac.bootout_linger_seconds
+        if self._gone_at is None:
+            self._gone_at = now
             if mac.respawn_during_bootout:
                 _spawn(self._store, mac, job)
+        self._vanish_at = self._gone_at + mac.bootout_linger_seconds
         if now >= self._vanish_at:
             self._note(lambda job, mac: mac.remove(job))
             self._done = True
