@@ -44,9 +44,9 @@ class _Network:
         return JSONResponse(describe_summary(self._node.counters, self._fleet.known()))
 
     async def nodes(self, request: Request) -> Response:
-        authorize(request, self._settings)
+        tenant = authorize(request, self._settings)
         nodes = [describe_node(known) for known in self._fleet.known()]
-        return JSONResponse({"head": self._describe_head(), "nodes": nodes, "conflicts": self._conflicts()})
+        return JSONResponse({"head": self._describe_head(tenant), "nodes": nodes, "conflicts": self._conflicts()})
 
     async def prefill(self, request: Request) -> Response:
         authorize(request, self._settings)
@@ -68,7 +68,8 @@ class _Network:
         authorize(request, self._settings)
         return Response(self._node.counters.render(), media_type=CONTENT_TYPE)
 
-    def _describe_head(self) -> dict[str, Any]:
+    def _describe_head(self, tenant: str) -> dict[str, Any]:
+        """The head to whoever asks; `tenant` is the one that the asker's requests are answered for."""
         cache = self._head.cache
         return {
             "node": self._node.id,
@@ -77,7 +78,7 @@ class _Network:
             "model": self._head.model_id,
             "identity": self._head.identity.digest,
             "identity_document": self._head.identity.to_json(),
-            "tenant": self._settings.default_tenant,
+            "tenant": tenant,
             "block_tokens": cache.block_tokens,
             "sink": cache.sink,
             "window": cache.window,

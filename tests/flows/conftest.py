@@ -1,37 +1,29 @@
-"""One fleet for most flows: head, worker and a cache peer, made once."""
+"""The fleets that flows share, each started once. A flow leaves them as it found them."""
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from flows.loopback import LoopbackFleet, running
-from kakeya_ops.demo.tiny_model import make_tiny_llama
+
+from flows.loopback import LoopbackFleet, Wanted, running
+from flows.prompts import fresh_prompt
 
 
 @pytest.fixture(scope="session")
-def flow_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny llama."""
-    path = tmp_path_factory.mktemp("flow-model") / "tiny"
-    make_tiny_llama(path)
-    return path
-
-
-@pytest.fixture(scope="session")
-def shared_fleet(tmp_path_factory: pytest.TempPathFactory, flow_model: Path) -> Iterator[LoopbackFleet]:
-    """A head with one worker."""
-    with running(tmp_path_factory.mktemp("fleet"), flow_model) as fleet:
+def shared_pair(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Iterator[LoopbackFleet]:
+    """A head with one worker, both with pools that a few long prompts fill."""
+    with running(tmp_path_factory.mktemp("pair"), tiny_llama, Wanted(cache={"pool_gb": 8 / 1024})) as fleet:
         yield fleet
 
 
 @pytest.fixture
-def fleet(shared_fleet: LoopbackFleet) -> Iterator[LoopbackFleet]:
-    """The shared fleet, whole, before and after each flow: a success ends the worker's pause for good."""
-    shared_fleet.wait_for_peer("worker")
-    yield shared_fleet
-    for proxy in shared_fleet.proxies.values():
-        proxy.heal()
-    shared_fleet.wait_for_peer("worker")
-    shared_fleet.complete(secrets.token_hex(100), "remote", max_tokens=1)
+def pair(shared_pair: LoopbackFleet) -> Iterator[LoopbackFleet]:
+    """The pair, whole, before and after each flow: a success ends the worker's pause for good."""
+    shared_pair.head.wait_for_peer("worker")
+    yield shared_pair
+    shared_pair.heal("worker")
+    shared_pair.head.wait_for_peer("worker")
+    if shared_pair.head.counters()["fallbacks"]:
+        shared_pair.head.complete(fresh_prompt(200), "remote", max_tokens=1)

@@ -1,0 +1,111 @@
+"""Clients that leave: whatever stage their request is in, nobody works on for them."""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from faults.proxy import Fault
+from flows.heads import wait_until
+from flows.loopback import LoopbackFleet, grown
+from flows.prompts import BLOCK, fresh_prompt, whole_blocks
+
+LONG_TOKENS = 6000
+BLOCK_BYTES = 32768
+SOON_SECONDS = 20.0
+"""For a crowded machine; all of these take moments on one that is not."""
+
+
+def busy(fleet: LoopbackFleet) -> int:
+    """How many requests the head is working on or has waiting."""
+    load = fleet.card("head").load
+    return load.queued + load.running
+
+
+def test_while_the_worker_computes(pair: LoopbackFleet) -> None:
+    before = pair.card("worker").counters
+    passed = pair.proxies["worker"].passed("down")
+    with pair.head.started(fresh_prompt(LONG_TOKENS), "remote"):
+        assert pair.proxies["worker"].wait_until(lambda proxy: proxy.passed("down") > passed + 2 * BLOCK_BYTES, 30)
+    wait_until(
+        lambda: pair.counter("worker", "jobs_cancelled") > before["jobs_cancelled"], "the job's end", SOON_SECONDS
+    )
+    computed = pair.counter("worker", "tokens_computed") - before["tokens_computed"]
+    assert computed < whole_blocks(LONG_TOKENS)
+    assert busy(pair) == 0
+    assert pair.head.complete(fresh_prompt(100))[0].tokens
+
+
+def test_a_job_goes_on_for_those_who_still_want_it(pair: LoopbackFleet) -> None:
+    prompt = fresh_prompt(LONG_TOKENS)
+    before = pair.card("worker").counters
+    arrived: list[int] = []
+    with ThreadPoolExecutor(1) as aside:
+        with pair.head.started(prompt, "remote"):
+            wait_until(grown(lambda: pair.counter("worker", "jobs_started"), before["jobs_started"]), "the job")
+            stay = aside.submit(pair.peer("worker").prefill, pair.prefill_call(prompt, arrived))
+            wait_until(grown(lambda: pair.counter("worker", "jobs_joined"), before["jobs_joined"]), "company")
+        assert stay.result().computed_tokens == whole_blocks(LONG_TOKENS)
+    assert arrived == list(range(whole_blocks(LONG_TOKENS) // BLOCK))
+    after = pair.card("worker").counters
+    assert after["jobs_cancelled"] == before["jobs_cancelled"]
+    assert after["jobs_finished"] == before["jobs_finished"] + 1
+
+
+def test_while_peers_are_asked(pair: LoopbackFleet) -> None:
+    before = pair.head.counters()
+    lookups = pair.counter("worker", "lookups")
+    pair.proxies["worker"].set(down=Fault(delay_seconds=1.5))
+    pair.proxies["worker"].sever()
+    pair.head.wait_for_peer("worker")
+    with pair.head.started(fresh_prompt(LONG_TOKENS), "remote"):
+        wait_until(grown(lambda: pair.counter("worker", "lookups"), lookups), "the lookup")
+    assert pair.head.complete(fresh_prompt(50))[0].tokens
+    wait_until(lambda: busy(pair) == 0, "the end of all work", SOON_SECONDS)
+    after = pair.head.counters()
+    # Nobody's fault, and nothing was begun.
+    assert (after["remote_jobs"], after["fallbacks"]) == (before["remote_jobs"], before["fallbacks"])
+
+
+def test_while_the_head_computes(pair: LoopbackFleet) -> None:
+    pool = pair.card("head").pool
+    with pair.head.started(fresh_prompt(LONG_TOKENS), "local"):
+        wait_until(lambda: busy(pair) == 1, "the prefill")
+    wait_until(lambda: busy(pair) == 0, "its end", SOON_SECONDS)
+    answer, receipt = pair.head.complete(fresh_prompt(100), "local")
+    assert answer.tokens
+    # The queue that it found was empty.
+    assert receipt["times"]["first_token"] < SOON_SECONDS
+    assert pool.budget_bytes == pair.card("head").pool.budget_bytes
+
+
+def test_while_the_answer_is_decoded(pair: LoopbackFleet) -> None:
+    before = pair.head.counters()["tokens_computed_local"]
+    with pair.head.started(fresh_prompt(100), "local", max_tokens=8000) as client:
+        assert b"200 OK" in client.recv(4096)
+    wait_until(lambda: busy(pair) == 0, "its end", SOON_SECONDS)
+    assert pair.head.counters()["tokens_computed_local"] == before + 100
+
+
+def test_while_it_waits_in_the_queue(pair: LoopbackFleet) -> None:
+    together = 4
+    with contextlib.ExitStack() as computing:
+        for _ in range(together):
+            computing.enter_context(pair.head.started(fresh_prompt(LONG_TOKENS), "local"))
+        wait_until(lambda: busy(pair) == together, "a full engine")
+        with pair.head.started(fresh_prompt(LONG_TOKENS), "local"):
+            wait_until(lambda: busy(pair) == together + 1, "somebody in the queue")
+        wait_until(lambda: busy(pair) <= together, "the place's return", SOON_SECONDS)
+    wait_until(lambda: busy(pair) == 0, "the end of all work", SOON_SECONDS)
+
+
+@pytest.mark.parametrize("modes", [("local",), ("remote",)])
+def test_all_at_once(pair: LoopbackFleet, modes: tuple[str, ...]) -> None:
+    with contextlib.ExitStack() as clients:
+        for _ in range(12):
+            clients.enter_context(pair.head.started(fresh_prompt(2000), *modes))
+    wait_until(lambda: busy(pair) == 0, "the end of all work", SOON_SECONDS)
+    wait_until(lambda: pair.card("worker").load.running == 0, "the end of the worker's", SOON_SECONDS)
+    assert pair.head.complete(fresh_prompt(100))[0].tokens

@@ -1,0 +1,140 @@
+"""Nodes that are killed, stopped, started anew or out of memory in the middle of things."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+import pytest
+
+from faults.proxy import Fault, FaultProxy
+from flows.heads import Receipt, wait_until
+from flows.loopback import LoopbackFleet
+from flows.prompts import fresh_prompt, whole_blocks
+from kakeya_ops.verify.head_client import Completion
+
+PROMPT_TOKENS = 1000
+LONG_TOKENS = 4000
+BLOCK_BYTES = 32768
+
+Asked = Future[tuple[Completion, Receipt]]
+
+
+@pytest.fixture
+def aside() -> Iterator[ThreadPoolExecutor]:
+    """Where a request waits while the test does something to the fleet."""
+    with ThreadPoolExecutor(4) as executor:
+        yield executor
+
+
+def begin_stream(fleet: LoopbackFleet, aside: ThreadPoolExecutor, prompt: str, fault: Fault) -> Asked:
+    """A request whose stream from the worker, subject to `fault`, has brought at least two blocks."""
+    fleet.proxies["worker"].set(down=fault)
+    fleet.proxies["worker"].sever()
+    fleet.head.wait_for_peer("worker")
+    before = fleet.proxies["worker"].passed("down")
+    asked = aside.submit(fleet.head.complete, prompt, "remote", "skip-local-pool")
+    assert fleet.proxies["worker"].wait_until(lambda proxy: proxy.passed("down") > before + 3 * BLOCK_BYTES, 30)
+    return asked
+
+
+def wait_until_silent(proxy: FaultProxy, seconds: float = 1.0) -> None:
+    """Wait until nothing has come from its target for `seconds`."""
+    passed = -1
+    while passed != (passed := proxy.passed("down")):
+        proxy.wait_until(partial(_has_passed, passed), seconds)
+
+
+def _has_passed(count: int, proxy: FaultProxy) -> bool:
+    return proxy.passed("down") > count
+
+
+def test_a_worker_that_is_killed_in_mid_stream(pair: LoopbackFleet, aside: ThreadPoolExecutor) -> None:
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    expected, _ = pair.head.complete(prompt, "local")
+    before = pair.head.counters()["by_reason"].get("unreachable", 0)
+    asked = begin_stream(pair, aside, prompt, Fault(bytes_per_second=200_000))
+    pair.end("worker")
+    answer, receipt = asked.result()
+    assert answer.logprobs == expected.logprobs
+    assert receipt["fallback"]["reason"] == "unreachable"
+    assert receipt["fallback"]["kept_blocks"] > 0
+    assert pair.head.counters()["by_reason"]["unreachable"] == before + 1
+    pair.proxies["worker"].heal()
+    pair.restart("worker")
+
+
+def test_what_a_worker_held_is_gone_when_it_starts_anew(pair: LoopbackFleet) -> None:
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    cold, first = pair.head.complete(prompt, "remote")
+    pair.restart("worker")
+    again, receipt = pair.head.complete(prompt, "remote", "skip-local-pool")
+    assert again.logprobs == cold.logprobs
+    assert receipt["fallback"] is None
+    assert receipt["decision"]["kind"] == "remote_compute"
+    assert receipt["remote"]["computed_tokens"] == whole_blocks(PROMPT_TOKENS)
+    assert receipt["remote"]["epoch"] == pair.card("worker").epoch > first["remote"]["epoch"]
+
+
+def test_a_worker_that_pauses_and_goes_on_is_waited_for(pair: LoopbackFleet, aside: ThreadPoolExecutor) -> None:
+    prompt = fresh_prompt(LONG_TOKENS)
+    asked = begin_stream(pair, aside, prompt, Fault())
+    worker, proxy = pair.children["worker"], pair.proxies["worker"]
+    worker.signal_group(signal.SIGSTOP)
+    try:
+        wait_until_silent(proxy)
+        assert not asked.done()
+    finally:
+        worker.signal_group(signal.SIGCONT)
+    answer, receipt = asked.result()
+    local, _ = pair.head.complete(prompt, "local")
+    assert receipt["fallback"] is None
+    assert receipt["remote"]["computed_tokens"] == whole_blocks(LONG_TOKENS)
+    assert answer.logprobs == local.logprobs
+
+
+def test_a_worker_that_is_stopped_is_left_out_and_taken_back(pair: LoopbackFleet) -> None:
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    expected, _ = pair.head.complete(prompt, "local")
+    pair.children["worker"].signal_group(signal.SIGSTOP)
+    try:
+        answer, receipt = pair.head.complete(prompt, "remote", "skip-local-pool")
+        assert answer.logprobs == expected.logprobs
+        assert receipt["fallback"]["reason"] == "timeout"
+        assert not pair.head.usable("worker")
+    finally:
+        pair.children["worker"].signal_group(signal.SIGCONT)
+    pair.head.wait_for_peer("worker")
+    _, receipt = pair.head.complete(prompt, "remote", "skip-local-pool")
+    assert receipt["fallback"] is None
+    assert receipt["remote"] is not None
+
+
+def test_a_worker_whose_pool_has_no_room(pair: LoopbackFleet) -> None:
+    whole = pair.plans["worker"].host
+    pair.restart("worker", host={"pool_gb": BLOCK_BYTES / 2 / 2**30})
+    try:
+        prompt = fresh_prompt(PROMPT_TOKENS)
+        expected, _ = pair.head.complete(prompt, "local")
+        before = pair.head.counters()["by_reason"].get("pool_full", 0)
+        answer, receipt = pair.head.complete(prompt, "remote", "skip-local-pool")
+        assert answer.logprobs == expected.logprobs
+        assert receipt["fallback"]["reason"] == "pool_full"
+        assert pair.head.counters()["by_reason"]["pool_full"] == before + 1
+    finally:
+        pair.restart("worker", host=whole)
+
+
+def test_a_head_that_starts_anew_serves_on(pair: LoopbackFleet) -> None:
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    before, receipt = pair.head.complete(prompt, "remote")
+    pair.restart("head")
+    wait_until(pair.head.client.healthy, "the head's return")
+    pair.head.wait_for_peer("worker")
+    after, again = pair.head.complete(prompt, "remote")
+    assert after.logprobs == before.logprobs
+    assert again["epoch"] > receipt["epoch"]
+    assert again["local_pool_tokens"] == 0
+    assert again["remote"]["pool_tokens"] == whole_blocks(PROMPT_TOKENS)
