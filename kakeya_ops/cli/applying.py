@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import typer
 
 from kakeya_ops.cli.context import AppContext
-from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult, Progress
+from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.material import read_key
@@ -18,6 +18,7 @@ from kakeya_ops.deploy.plan import Plan
 from kakeya_ops.deploy.report import describe_results, exit_code
 from kakeya_ops.errors import ExitCode, InputError
 from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
+from kakeya_ops.views.deploy_screen import deploy_screen
 from kakeya_ops.views.deploy_tables import check_table, failure_view, result_table
 
 
@@ -59,12 +60,9 @@ def carry_out(
     context: AppContext, hosts: Hosts, plan: Plan, settings: ApplySettings, applying: Applying
 ) -> Sequence[HostResult]:
     """Apply `plan`, show what became of it, and end the command with the exit code that says so."""
-    progress = Progress(
-        step=lambda host, title: context.printer.step(f"{host}: {title}"),
-        note=lambda host, text: context.printer.note(f"  {host}: {text}" if host else text),
-    )
-    application = Application(hosts.runner, progress, replace(settings, key=hosts.asker.key))
-    results = application.run(plan)
+    with deploy_screen(context.printer) as screen:
+        application = Application(hosts.runner, screen, replace(settings, key=hosts.asker.key))
+        results = application.run(plan)
     checks: list[Check] = []
     interrupted = application.cancelled.is_set()
     if applying.cross_check and not interrupted and (done := [r.host for r in results if r.verdict == "done"]):

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import partial
+from typing import Literal, Protocol
 
 from kakeya_ops.deploy.audit import Entry, append_entry
 from kakeya_ops.deploy.context import HostContext, Step, Timing
-from kakeya_ops.deploy.errors import Interrupted
+from kakeya_ops.deploy.errors import DeployError, Interrupted
 from kakeya_ops.deploy.lock import holding
 from kakeya_ops.deploy.plan import HostPlan, Plan
 from kakeya_ops.deploy.service_log import tail_log
@@ -61,12 +62,17 @@ class ApplySettings:
     key: Secret | None = None
 
 
-@dataclass
-class Progress:
-    """Who is told what is going on: `step` is a context in which a step is under way, `note` tells a line."""
+class Progress(Protocol):
+    """Who is told what is going on, from several threads at once."""
 
-    step: Callable[[str, str], AbstractContextManager[None]]
-    note: Callable[[str, str], None]
+    def step(self, host: str, title: str) -> AbstractContextManager[None]:
+        """A step of a host is under way within it."""
+
+    def note(self, host: str, text: str) -> None:
+        """Something happened on a host; an empty name means all of it."""
+
+    def transfer(self, host: str, what: str, total_bytes: int) -> AbstractContextManager[Callable[[int], None]]:
+        """See `kakeya_ops.deploy.context.Transfer`."""
 
 
 @dataclass
@@ -124,6 +130,7 @@ class Application:
         try:
             runner = self.connect(plan.host.name)
             with holding(runner, plan.places, plan.host.name, self._why):
+                _refuse_changed(runner, plan)
                 return work.run(runner, began)
         except KakeyaError as error:
             return HostResult(
@@ -155,7 +162,8 @@ class _HostWork:
             runner=runner,
             places=plan.places,
             before=plan.state,
-            tell=lambda text: self._app.progress.note(name, text),
+            tell=partial(self._app.progress.note, name),
+            transfer=partial(self._app.progress.transfer, name),
             cancelled=self._app.cancelled,
             timing=settings.timing,
         )
@@ -204,6 +212,14 @@ class _HostWork:
             append_entry(context.runner, context.places, entry)
         except KakeyaError as error:
             self._app.progress.note(result.host, f"the audit log could not be written: {error.message}")
+
+
+def _refuse_changed(runner: Runner, plan: HostPlan) -> None:
+    """Raise `DeployError` if somebody changed the host between its observation and the taking of its lock."""
+    links = runner.run(["/bin/sh", "-c", 'readlink "$1"', "sh", plan.places.current]).text.strip()
+    current = links.rstrip("/").rpartition("/")[2] or None
+    if current != plan.state.generation or runner.read(plan.places.plist) != plan.state.plist:
+        raise DeployError(plan.host.name, "somebody changed it since the plan was made", hint="run the command again")
 
 
 def _untouched(plan: HostPlan) -> HostResult:

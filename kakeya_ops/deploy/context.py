@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,11 +18,22 @@ from kakeya_ops.observe.state import HostState
 from kakeya_ops.remote.runner import Runner
 
 Tell = Callable[[str], None]
+Transfer = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+"""Shows that something of so many bytes is being sent; what it yields is told how many have arrived."""
+
+
+@contextlib.contextmanager
+def unseen_transfer(what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+    """Shows nothing."""
+    yield lambda done_bytes: None
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two."""
+    """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two.
+
+    `call` is for one call of launchctl, which has been seen never to return.
+    """
 
     healthy: float = 300.0
     poll: float = 0.5
@@ -28,6 +41,7 @@ class Timing:
     retry: float = 1.0
     retries: int = 10
     pid: float = 10.0
+    call: float = 20.0
 
 
 @dataclass
@@ -39,6 +53,7 @@ class HostContext:
     places: Places
     before: HostState
     tell: Tell = lambda text: None
+    transfer: Transfer = unseen_transfer
     cancelled: threading.Event = field(default_factory=threading.Event)
     timing: Timing = field(default_factory=Timing)
     undoing: bool = False
@@ -95,4 +110,4 @@ class Step(Protocol):
         ...
 
 
-__all__ = ["HostContext", "Step", "Tell", "Timing"]
+__all__ = ["HostContext", "Step", "Tell", "Timing", "Transfer", "unseen_transfer"]

@@ -25,8 +25,6 @@ from kakeya_ops.observe.node import usable_endpoints
 from kakeya_ops.observe.state import Health
 from kakeya_ops.remote.runner import Result
 
-_CALL_SECONDS = 20.0
-"""launchctl has been seen never to return."""
 _LOOPS = 2
 """So many sightings of a service that ended at once, and launchd's next try will not be better."""
 
@@ -116,7 +114,7 @@ class ServiceControl:
             state = self.state()
 
     def _call(self, argv: tuple[str, ...]) -> Result:
-        return self.context.runner.run(argv, timeout_seconds=_CALL_SECONDS)
+        return self.context.runner.run(argv, timeout_seconds=self.context.timing.call)
 
     def _failed(self, verb: str, status: int) -> KakeyaError:
         return self._error(f"launchctl {verb} {self.service.target} failed with {describe(status)}", hint_for(status))

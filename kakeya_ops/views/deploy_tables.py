@@ -14,6 +14,7 @@ from rich.text import Text
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check
 from kakeya_ops.deploy.diff import loaded_diff, plist_diff
+from kakeya_ops.deploy.lock import Holder
 from kakeya_ops.deploy.plan import HostPlan, Plan
 from kakeya_ops.units import render_seconds
 from kakeya_ops.views.printer import visible
@@ -104,6 +105,9 @@ def _host_view(host: HostPlan) -> Iterator[RenderableType]:
         return
     change = "nothing" if host.after is None else host.after
     yield Text.assemble((host.host.name, "bold"), f" ({host.host.role}): {before} -> {change}")
+    if host.state.lock is not None:
+        holder = Holder.parse(host.state.lock) or "somebody who left no note"
+        yield Text(f"  its lock is held: {visible(str(holder))}", style=_DOUBTFUL)
     for reason in host.reasons:
         yield Text(f"  - {visible(reason)}")
     if host.gate is not None:

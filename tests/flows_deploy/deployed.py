@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ from typing import Any
 import yaml
 
 from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
-from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult, Progress
-from kakeya_ops.deploy.context import HostContext, Step, Timing
+from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
+from kakeya_ops.deploy.context import HostContext, Step, Timing, unseen_transfer
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.material import Material, plan_identity, read_key
 from kakeya_ops.deploy.plan import Plan, Planner
 from kakeya_ops.inventory import Inventory, ResolvedHost, load_inventory
+from kakeya_ops.inventory.sections import CacheSection
+from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.observe import HostState
 from kakeya_ops.observe.places import Places
 from kakeya_ops.remote.connect import connect
@@ -82,9 +84,11 @@ class Machine:
 @contextlib.contextmanager
 def machine(folder: Path, name: str, **knobs: Any) -> Iterator[Machine]:
     """A Mac that can be logged in to as `name`."""
-    with MacHost(folder / f"{name}-mac", **knobs) as mac:
-        with SshServer(folder / f"{name}-ssh", Knobs(environment=mac.environment)) as server:
-            yield Machine(mac, server, server.write_config(name))
+    with (
+        MacHost(folder / f"{name}-mac", **knobs) as mac,
+        SshServer(folder / f"{name}-ssh", Knobs(environment=mac.environment)) as server,
+    ):
+        yield Machine(mac, server, server.write_config(name))
 
 
 @dataclass
@@ -97,6 +101,8 @@ class Fleet:
     roles: Mapping[str, str]
     program: Any = field(default_factory=CheckoutProgram)
     notes: list[str] = field(default_factory=list)
+    at_step: Callable[[str], None] = lambda title: None
+    _identity: tuple[CacheSection, CacheIdentity] | None = None
 
     def __post_init__(self) -> None:
         write_fleet_key(self.folder / "operator/.kakeya/fleet.key")
@@ -137,7 +143,9 @@ class Fleet:
 
     def material(self) -> Material:
         inventory = self.inventory
-        return Material(read_key(inventory), plan_identity(inventory), self.program, SharedModel())
+        if self._identity is None or self._identity[0] != inventory.cache:
+            self._identity = inventory.cache, plan_identity(inventory)
+        return Material(read_key(inventory), self._identity[1], self.program, SharedModel())
 
     def plan(self, *names: str) -> Plan:
         """What deploy would do."""
@@ -152,8 +160,8 @@ class Fleet:
 
     def apply(self, hosts: Hosts, plan: Plan, **settings: Any) -> dict[str, HostResult]:
         chosen = ApplySettings(**{"timing": QUICK, "key": hosts.asker.key, **settings})
-        results = Application(hosts.runner, Progress(self._step, self._note), chosen).run(plan)
-        return {result.host: result for result in results}
+        self.application = Application(hosts.runner, self, chosen)
+        return {result.host: result for result in self.application.run(plan)}
 
     def places(self, name: str) -> Places:
         return Places.of(self.inventory, self.inventory.host(name), str(self.machines[name].mac.home))
@@ -162,12 +170,16 @@ class Fleet:
         return connect(host, config_file=self.machines[host.name].config)
 
     @contextlib.contextmanager
-    def _step(self, host: str, title: str) -> Iterator[None]:
+    def step(self, host: str, title: str) -> Iterator[None]:
         self.notes.append(f"{host}: {title}")
+        self.at_step(title)
         yield
 
-    def _note(self, host: str, text: str) -> None:
+    def note(self, host: str, text: str) -> None:
         self.notes.append(f"{host}: {text}")
+
+    def transfer(self, host: str, what: str, total_bytes: int) -> Any:
+        return unseen_transfer(what, total_bytes)
 
     def _host(self, name: str, role: str) -> dict[str, Any]:
         endpoint = {"network": "loopback", "address": LOOPBACK, "port": self.ports[name], "trusted": True}
