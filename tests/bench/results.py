@@ -12,12 +12,12 @@ Bound = Literal["at least", "at most"]
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: `ours` and `theirs` of each round in `unit`, and what the median ratio should be."""
+    """One line of the table: `ours` and `theirs` of each round in `unit`, and what the median ratio should be, if any."""
 
     name: str
     unit: str
-    bound: Bound
-    target: float
+    bound: Bound = "at least"
+    target: float | None = None
     ours: list[float] = field(default_factory=list)
     theirs: list[float] = field(default_factory=list)
     combine: Callable[[float, float], float] = lambda ours, theirs: ours / theirs
@@ -40,7 +40,9 @@ class Measure:
 
     @property
     def met(self) -> bool:
-        """Whether the median keeps to the target."""
+        """Whether the median keeps to the target, if there is one."""
+        if self.target is None:
+            return True
         return self.median >= self.target if self.bound == "at least" else self.median <= self.target
 
     def to_json(self) -> dict[str, Any]:
@@ -63,5 +65,6 @@ def _row(measure: Measure) -> tuple[str, ...]:
     unit = f" {measure.result_unit}" if measure.result_unit else ""
     result = f"{measure.median:.3f}{unit} ({min(measure.results):.3f}–{max(measure.results):.3f})"
     sign = "≥" if measure.bound == "at least" else "≤"
-    target = f"{sign} {measure.target:g}{unit}"
-    return measure.name, ours, theirs, result, target, str(len(measure.ours)), "met" if measure.met else "MISSED"
+    target = "" if measure.target is None else f"{sign} {measure.target:g}{unit}"
+    verdict = "" if measure.target is None else "met" if measure.met else "MISSED"
+    return measure.name, ours, theirs, result, target, str(len(measure.ours)), verdict
