@@ -193,6 +193,9 @@ def _layout(evidence: Evidence) -> KvLayout:
 def _worker_counters(evidence: Evidence) -> str:
     before, after = evidence.card, evidence.card_after
     _require_equal("the worker's epoch afterwards", after.get("epoch"), before.get("epoch"))
+    # Both are times on the worker's own clock.
+    if after.number("issued_at") < evidence.cold.facts.number("remote", "worker_receipt", "finished_at"):
+        raise MissingFact("the worker's card is older than its job")
     grown = after.number("counters", COMPUTED_COUNTER) - before.number("counters", COMPUTED_COUNTER)
     computed = evidence.cold.facts.number("remote", "worker_receipt", "computed_tokens")
     _require(grown >= computed, f"{COMPUTED_COUNTER} grew by {grown:.0f}, the job alone has {computed:.0f}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from kakeya_ops.errors import PeerRefused
 from kakeya_ops.secret import Secret
-from kakeya_ops.verify.checks import COMPUTED_COUNTER, judge
+from kakeya_ops.verify.checks import judge
 from kakeya_ops.verify.evidence import Answer, Evidence, Facts, MissingFact
 from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.verify.report import Check, VerifyReport
@@ -32,6 +32,9 @@ _FEWEST_WORDS = 32
 """Twice the bytes of a nonce."""
 _LARGEST_BLOCK_TOKENS = 512
 """The largest that an inventory allows."""
+
+Network = dict[str, Any]
+"""The head and the nodes it knows, as it tells them."""
 
 REQUESTS = (
     ("cold", frozenset({"remote"})),
@@ -87,7 +90,7 @@ class _Probe:
         self._answers: dict[str, Answer] = {}
 
     def run(self) -> VerifyReport:
-        network = self._client.network()
+        network = self._look_with_new_cards()
         head = Facts("head's own card", network.get("head"))
         check, workers = find_workers(_cards(network), self._options.worker)
         if not workers:
@@ -101,14 +104,15 @@ class _Probe:
             return self._report(head, None, (check, Check("head's own card", "unknown", str(missing))))
         cold, again, local = (self._answers[label] for label, _ in REQUESTS)
         card = _card_of(cold, workers)
-        head_after, card_after = self._wait_for_counters(cold, card)
+        self._tell("waiting for the worker's next card")
+        after = self._look_until(lambda now: _includes_job(_named(_cards(now), card.get("node")), cold))
         evidence = Evidence(
             keys=(self._options.fleet_key,),
             min_tokens=self._options.min_tokens,
             head=head,
-            head_after=head_after,
+            head_after=Facts("head's own card afterwards", after.get("head")),
             card=Facts("worker's card", card),
-            card_after=card_after,
+            card_after=Facts("worker's card afterwards", _named(_cards(after), card.get("node"))),
             cold=cold,
             again=again,
             local=local,
@@ -159,17 +163,24 @@ class _Probe:
         )
         return answer
 
-    def _wait_for_counters(self, cold: Answer, card: Card) -> tuple[Facts, Facts]:
-        """The head and the worker's card once its counters include the job, or as they are when waiting ends."""
-        self._tell("waiting for the worker's next card")
+    def _look_with_new_cards(self) -> Network:
+        """The fleet once every live worker has sent a new card: so what it counts from then on is the probe's time."""
+        self._tell("waiting for the workers' cards")
+        first = self._client.network()
+        old = self._marks(first)
+        return self._look_until(lambda now: not old & self._marks(now)) if old else first
+
+    def _marks(self, network: Network) -> set[tuple[Any, Any]]:
+        """What tells the cards of the live workers from their next ones."""
+        _, workers = find_workers(_cards(network), self._options.worker)
+        return {(card.get("node"), card.get("issued_at")) for card in workers}
+
+    def _look_until(self, done: Callable[[Network], bool]) -> Network:
+        """The fleet as it is when `done` holds, or when waiting ends."""
         deadline = time.monotonic() + _CARD_SECONDS
-        while True:
-            network = self._client.network()
-            head = Facts("head's own card afterwards", network.get("head"))
-            after = Facts("worker's card afterwards", _named(_cards(network), card.get("node")))
-            if _settled(cold, Facts("worker's card", card), after) or time.monotonic() > deadline:
-                return head, after
+        while not done(network := self._client.network()) and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
+        return network
 
     def _report(self, head: Facts, worker: str | None, checks: tuple[Check, ...]) -> VerifyReport:
         receipts = {label: answer.receipt for label, answer in self._answers.items()}
@@ -177,21 +188,17 @@ class _Probe:
         return VerifyReport(self._client.url, str(name), worker, checks, receipts)
 
 
-def _settled(cold: Answer, before: Facts, after: Facts) -> bool:
-    """Whether `after` includes the job of `cold`, or never will because it was not that worker's."""
+def _includes_job(card: Card | None, cold: Answer) -> bool:
+    """Whether `card` was issued after the job of `cold`; True as well when there is no such job to wait for."""
     try:
-        if cold.facts.get("remote", "node") != before.get("node"):
-            return True
-        expected = cold.facts.number("remote", "computed_tokens")
+        finished_at = cold.facts.number("remote", "worker_receipt", "finished_at")
     except MissingFact:
         return True
-    try:
-        return after.number("counters", COMPUTED_COUNTER) - before.number("counters", COMPUTED_COUNTER) >= expected
-    except MissingFact:
-        return False
+    issued_at = (card or {}).get("issued_at")
+    return isinstance(issued_at, int | float) and issued_at >= finished_at
 
 
-def _cards(network: dict[str, Any]) -> Sequence[Card]:
+def _cards(network: Network) -> Sequence[Card]:
     nodes = network.get("nodes")
     return [card for card in nodes if isinstance(card, dict)] if isinstance(nodes, list) else []
 

@@ -56,6 +56,8 @@ def worker_receipt() -> dict[str, Any]:
         "pool_tokens": 0,
         "blocks_digest": DIGEST,
         "payload_bytes": 2 * PART.nbytes,
+        "started_at": 100.25,
+        "finished_at": 100.5,
     }
 
 
@@ -132,7 +134,7 @@ def head_card() -> dict[str, Any]:
     }
 
 
-def worker_card(computed_tokens: int = 0) -> dict[str, Any]:
+def worker_card(computed_tokens: int = 0, issued_at: float = 100.0) -> dict[str, Any]:
     """What the head says of the worker."""
     return {
         "node": "worker",
@@ -146,6 +148,7 @@ def worker_card(computed_tokens: int = 0) -> dict[str, Any]:
         "prefill_tokens_per_second": 1000.0,
         "pool": {"used_bytes": 4096, "budget_bytes": 1 << 20},
         "counters": {"tokens_computed": computed_tokens},
+        "issued_at": issued_at,
     }
 
 
@@ -167,7 +170,7 @@ class World:
     head: dict[str, Any] = field(default_factory=head_card)
     head_after: dict[str, Any] = field(default_factory=head_card)
     card: dict[str, Any] = field(default_factory=worker_card)
-    card_after: dict[str, Any] | None = field(default_factory=lambda: worker_card(FLOOR_TOKENS))
+    card_after: dict[str, Any] | None = field(default_factory=lambda: worker_card(FLOOR_TOKENS, 101.0))
     tokens: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict.fromkeys(NONCES, TOKENS))
     logprobs: dict[str, tuple[float, ...]] = field(default_factory=lambda: dict.fromkeys(NONCES, LOGPROBS))
     min_tokens: int = 128

@@ -34,15 +34,19 @@ Reply = tuple[int, Any]
 class ScriptedHead:
     """Answers as an honest fleet would, as long as no test changes its attributes.
 
-    `spoil` may change a receipt before it is signed. The worker's counters grow only in the answer number
-    `counted_after` to a look at the fleet, as cards arrive with a delay. `replies` overrides whole answers by path.
+    `spoil` may change a receipt before it is signed. `replies` overrides whole answers by path. Each look at the fleet
+    finds a new card of each node, but for the `late` looks after the first request: cards arrive with a delay. No look
+    does when it is `frozen`; `before_look` is told the number of each.
     """
 
     def __init__(self) -> None:
         self.nodes = [worker_card()]
         self.head = head_card()
         self.spoil: Callable[[str, dict[str, Any]], Any] = lambda label, document: None
-        self.counted_after = 2
+        self.late = 0
+        self.counting = True
+        self.frozen = False
+        self.before_look: Callable[[int], Any] = lambda looks: None
         self.replies: dict[str, tuple[int, bytes]] = {}
         self.prompts: list[dict[str, Any]] = []
         self.looks = 0
@@ -54,9 +58,16 @@ class ScriptedHead:
         """The answer to ``GET path``."""
         if path == "/v1/network/nodes":
             self.looks += 1
-            if self.looks > self.counted_after:
+            self.before_look(self.looks)
+            if self.frozen:
+                return 200, {"head": self.head, "nodes": self.nodes}
+            if not self.prompts or self.late <= 0:
                 for card in self.nodes:
-                    card["counters"] = {"tokens_computed": FLOOR_TOKENS * len(self.prompts)}
+                    card["issued_at"] = float(self.looks)
+                    if self.counting:
+                        card["counters"] = {"tokens_computed": FLOOR_TOKENS * len(self.prompts)}
+            else:
+                self.late -= 1
             return 200, {"head": self.head, "nodes": self.nodes}
         if path == "/healthz":
             return 200, {"status": "ok"}
@@ -74,7 +85,8 @@ class ScriptedHead:
         request_id = f"request-{label}"
         document = receipt(label) | {"client_nonce": asked.nonce}
         if label == "cold":
-            document["remote"]["worker_receipt"]["request_nonce"] = asked.nonce
+            times = {"started_at": self.looks + 0.25, "finished_at": self.looks + 0.5}
+            document["remote"]["worker_receipt"].update(times, request_nonce=asked.nonce)
         self.spoil(label, document)
         self._receipts[request_id] = sign_receipt(document)
         self.prompts.append(json.loads(body))

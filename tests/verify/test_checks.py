@@ -5,11 +5,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kakeya_ops.verify.checks import ABOUT_REMOTE, LOGPROB_TOLERANCE, RULES, judge
-from verify.samples import FLOOR_TOKENS, FOREIGN_KEY, LOGPROBS, NONCES, PART, TOKENS, World, receipt
+from verify.samples import FLOOR_TOKENS, FOREIGN_KEY, LOGPROBS, NONCES, PART, TOKENS, World, receipt, worker_card
 
 Lie = Callable[[World], Any]
 
@@ -243,12 +243,19 @@ def test_a_worker_whose_next_card_never_came_leaves_its_counters_unknown() -> No
     assert not_ok(world) == {"worker's own counters": "unknown"}
 
 
+def test_a_card_from_before_the_job_says_nothing_about_it() -> None:
+    world = World()
+    world.card_after = worker_card(FLOOR_TOKENS, 100.4)
+    assert not_ok(world.sign()) == {"worker's own counters": "unknown"}
+
+
 def test_blocks_too_large_for_the_prompt_do_not_make_it_easy() -> None:
     world = World()
     world.cold["block_tokens"] = 1024
     assert {"tokens computed there", "blocks received"} <= set(not_ok(world.sign()))
 
 
+@settings(max_examples=30)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

@@ -71,16 +71,35 @@ def test_a_prompt_that_proved_too_short_is_tried_at_length(head: ScriptedHead, u
 
 
 def test_the_workers_next_card_is_waited_for(head: ScriptedHead, url: str) -> None:
-    head.counted_after = 5
+    head.late = 3
     assert probed(url).passed
-    assert head.looks == 6
+    assert head.looks == 6, "two before, three too early, one that counts"
 
 
-def test_a_worker_that_counts_nothing_is_not_waited_for_for_ever(
+def test_a_worker_that_dies_while_its_card_is_awaited_is_told(head: ScriptedHead, url: str) -> None:
+    (card,) = head.nodes
+    head.before_look = lambda looks: card.update(reachable=looks < 3)
+    head.frozen = True
+    assert failing(probed(url)) == {"live worker": "failed"}
+    assert head.looks == 3
+
+
+def test_counting_begins_with_a_new_card(head: ScriptedHead, url: str) -> None:
+    report = probed(url)
+    (check,) = (check for check in report.checks if check.name == "worker's own counters")
+    assert "grew by 384" in check.detail, "three scripted requests of 128 tokens"
+
+
+def test_a_card_that_never_comes_is_not_waited_for_for_ever(
     head: ScriptedHead, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "_CARD_SECONDS", 0.0)
-    head.counted_after = 1_000_000
+    head.late = 1_000_000
+    assert failing(probed(url)) == {"worker's own counters": "unknown"}
+
+
+def test_a_worker_that_counts_nothing_fails(head: ScriptedHead, url: str) -> None:
+    head.counting = False
     assert failing(probed(url)) == {"worker's own counters": "failed"}
 
 
@@ -91,11 +110,11 @@ def test_a_local_fallback_fails(head: ScriptedHead, url: str) -> None:
             document["fallback"] = {"worker": "worker", "reason": "timeout", "message": "worker: silent for 5 s"}
 
     head.spoil = fall_back
-    head.counted_after = 1_000_000
+    head.late = 1_000_000
     report = probed(url)
     assert not report.passed
     assert failing(report)["remote compute, no fallback"] == "failed"
-    assert head.looks == 2, "waited for a job that never was"
+    assert head.looks == 3, "waited for a job that never was"
 
 
 def test_a_receipt_from_yesterday_fails(head: ScriptedHead, url: str) -> None:
