@@ -77,7 +77,7 @@ class ModelCopy:
         if host.role == "cache":
             return ()
         found = ModelFacts({}, None) if state.model is None or isinstance(state.model, Unknown) else state.model
-        differences = self._compare(found)
+        differences = self._compare(found, places.model)
         if isinstance(state.model, Unknown):
             differences = dict.fromkeys(self.files, "is not proved")
         if not differences:
@@ -89,9 +89,13 @@ class ModelCopy:
         self._check_room(host, places, state, to_send - _gathered_bytes(found))
         return (SyncModel(self, to_send),)
 
-    def _compare(self, found: ModelFacts) -> dict[str, Difference]:
-        """What of the host's files is not known to be ours, by path."""
-        record = _read_record(found.record)
+    def after(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """What is left to do once a deploy with `steps` has been proved good."""
+        return (ForgetReplaced(),) if any(isinstance(step, SyncModel) for step in steps) else ()
+
+    def _compare(self, found: ModelFacts, folder: str) -> dict[str, Difference]:
+        """What of the host's files in `folder` is not known to be ours, by path."""
+        record = _read_record(found.record, folder)
         differences: dict[str, Difference] = {}
         for name, ours in self.files.items():
             seen = found.files.get(name)
@@ -288,16 +292,19 @@ def _gathered_bytes(found: ModelFacts) -> int:
 
 def _write_record(context: HostContext, ours: Mapping[str, ModelFile], here: Mapping[str, Seen]) -> None:
     entries = {name: (seen.size_bytes, seen.mtime_seconds, ours[name].sha256) for name, seen in here.items()}
-    data = json.dumps({"files": entries}, indent=0, sort_keys=True).encode() + b"\n"
+    data = json.dumps({"folder": context.places.model, "files": entries}, indent=0, sort_keys=True).encode() + b"\n"
     write_reversibly(context, f"{context.places.root}/{RECORD}", data, 0o600)
 
 
-def _read_record(record: bytes | None) -> dict[str, tuple[int, int, str]]:
-    """What deploy has hashed: size, modification time and SHA-256 by path; nothing where that cannot be read."""
+def _read_record(record: bytes | None, folder: str) -> dict[str, tuple[int, int, str]]:
+    """What deploy has hashed in `folder`: size, modification time and SHA-256 by path; nothing if unreadable."""
     try:
-        entries = json.loads(record or b"{}").get("files", {})
-        return {str(name): (int(size), int(mtime), str(sha256)) for name, (size, mtime, sha256) in entries.items()}
-    except (ValueError, TypeError, AttributeError):
+        document = json.loads(record or b"{}")
+        if document.get("folder") != folder:
+            return {}
+        entries = document["files"].items()
+        return {str(name): (int(size), int(mtime), str(sha256)) for name, (size, mtime, sha256) in entries}
+    except (ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 

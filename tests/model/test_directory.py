@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kakeya_ops.errors import ExitCode, ModelDirectoryError
 from kakeya_ops.model import ModelDirectory
+from kakeya_ops.model.directory import is_read
 
 MakeModel = Callable[..., Path]
 
@@ -239,3 +240,23 @@ def strip(config: Any, in_force: Any) -> Any:
         for key, value in config.items()
         if not (key.startswith("quantization") and value == in_force)
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("config.json", True),
+        ("model-00001-of-00002.safetensors", True),
+        ("model.safetensors.index.json", True),
+        ("tokenizer_config.json", True),
+        ("chat_template.jinja", True),
+        ("additional_chat_templates/tools.jinja", True),
+        ("README.md", False),
+        ("consolidated.safetensors", False),
+        ("backup/config.json", False),
+        (".incoming/model.safetensors", False),
+        ("model-old/weights.safetensors", False),
+    ],
+)
+def test_which_files_have_a_part_in_what_a_model_computes(name: str, read: bool) -> None:
+    assert is_read(name) is read

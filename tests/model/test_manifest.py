@@ -13,6 +13,7 @@ import pytest
 
 from kakeya_ops.errors import ModelDirectoryError
 from kakeya_ops.model import ModelDirectory, Revision, read_revision
+from kakeya_ops.model.manifest import hash_file, read_shard_digests
 
 MakeModel = Callable[..., Path]
 OLD_NS = 1_600_000_000_000_000_000
@@ -216,3 +217,11 @@ def test_memory_is_bounded_whatever_the_size(make_model: MakeModel, manifests: P
     )
     arguments = [sys.executable, "-c", script, str(path), str(manifests)]
     assert subprocess.run(arguments, cwd=Path(__file__).parents[2], timeout=100, check=False).returncode == 0
+
+
+def test_shards_have_digests_of_their_own(make_model: MakeModel, tmp_path: Path) -> None:
+    path = make_model(shards=2)
+    digests = read_shard_digests(ModelDirectory.open(path), tmp_path / "manifests")
+    shards = sorted(path.glob("*.safetensors"))
+    assert digests == {shard.name: hashlib.sha256(shard.read_bytes()).hexdigest() for shard in shards}
+    assert [hash_file(shard) for shard in shards] == [digests[shard.name] for shard in shards]
