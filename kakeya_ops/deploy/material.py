@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -39,6 +40,10 @@ class ModelSource(Protocol):
 
         Raises `KakeyaError` where the host's copy differs and must not be touched, or has no room.
         """
+        ...
+
+    def after(self, steps: Iterable[Step]) -> tuple[Step, ...]:
+        """What follows once a deploy with these `steps` has been proved good."""
         ...
 
 

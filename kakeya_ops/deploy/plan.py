@@ -131,7 +131,8 @@ class Planner:
         switch += [WritePlist(desired.plist), StartService(domain)]
         generation = WriteGeneration(desired.generation, material.program.id, desired.files(material))
         written = tuple(step for _, step in files)
-        return (MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep), reasons
+        steps = (MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep)
+        return (*steps, *material.model.after(model)), reasons
 
     @property
     def _asker(self) -> Asker:

@@ -14,8 +14,8 @@ def read_material(inventory: Inventory) -> Material:
 
 def find_sources(inventory: Inventory) -> tuple[ProgramSource, ModelSource]:
     """The program and the model."""
-    from kakeya_ops.deploy.model_sync import read_model  # type: ignore[import-not-found]
-    from kakeya_ops.deploy.program import find_program  # type: ignore[import-not-found]
+    from kakeya_ops.deploy.model_sync import read_model
+    from kakeya_ops.deploy.program import find_program
 
     return find_program(), read_model(inventory)
 

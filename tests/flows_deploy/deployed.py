@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,9 @@ class SharedModel:
     """A model that every host can read where it is."""
 
     def steps(self, host: ResolvedHost, places: Places, state: HostState) -> tuple[Step, ...]:
+        return ()
+
+    def after(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         return ()
 
 
