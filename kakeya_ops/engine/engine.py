@@ -47,6 +47,7 @@ _logger = logging.getLogger(__name__)
 
 
 _MEASURED_BLOCKS = 3
+_MEASURING_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -243,11 +244,13 @@ class Engine:
                 raise
 
     def _measure(self) -> None:
-        """Prefill a few blocks, so that the first request finds a measured speed. The first block also warms up."""
+        """Prefill a few blocks, or as many as a moment allows, so that the first request finds a measured speed."""
         done = threading.Event()
         tokens = (0,) * (_MEASURED_BLOCKS * self.layout.block_tokens)
-        self.prefill(PrefillJob(tokens, _MEASURED_BLOCKS, lambda block, parts: None, lambda error: done.set()))
-        done.wait()
+        ticket = self.prefill(PrefillJob(tokens, _MEASURED_BLOCKS, lambda block, parts: None, lambda error: done.set()))
+        if not done.wait(_MEASURING_SECONDS):
+            ticket.cancel()
+            done.wait()
 
     def _test(self) -> None:
         """Compute one token with an empty cache, as a request would, and let spare memory go."""

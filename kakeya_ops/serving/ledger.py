@@ -13,8 +13,8 @@ from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import Gain, Receipt, ReceiptBook, RemotePart
 from kakeya_ops.serving.scheduler import Decision
 
-_FASTER = 1.05
-"""A worker counts as faster from this ratio of prefill speeds on; below it the difference is noise."""
+_FASTER = 1.25
+"""A worker counts as faster from this ratio of prefill speeds on; two equal machines differ by less."""
 
 
 @dataclass(frozen=True)
