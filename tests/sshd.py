@@ -216,6 +216,11 @@ def write_ssh_program(folder: Path, config: Path) -> Path:
     return folder
 
 
+def hidden_files(folder: Path) -> list[str]:
+    """What is left in `folder` of writes and uploads that did not come to their end."""
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
+
+
 def quoted(path: Path) -> str:
     """`path` as ssh's configuration files want it."""
     return f'"{path}"'
@@ -235,4 +240,4 @@ def _free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-__all__ = ["HOST", "Knobs", "SshServer", "make_key", "quoted", "wait_until", "write_ssh_program"]
+__all__ = ["HOST", "Knobs", "SshServer", "hidden_files", "make_key", "quoted", "wait_until", "write_ssh_program"]

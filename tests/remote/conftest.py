@@ -90,6 +90,26 @@ def open_runner(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenRunner]:
         runner.close()
 
 
+@pytest.fixture(params=("local", "paramiko", "openssh"))
+def kind(request: pytest.FixtureRequest) -> str:
+    """Each kind of runner; a test may be parametrized with others."""
+    return str(request.param)
+
+
+@pytest.fixture
+def runner(kind: str, shared_runner: Callable[[str], FileRunner]) -> FileRunner:
+    """The shared runner of that kind."""
+    return shared_runner(kind)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A big file with random content."""
+    path = tmp_path / "source.bin"
+    path.write_bytes(os.urandom(6 * 2**20 + 17))
+    return path
+
+
 @pytest.fixture
 def host() -> ResolvedHost:
     """A host of an inventory that is called `mac` for ssh, too."""

@@ -11,7 +11,6 @@ from kakeya_ops.remote.paramiko_session import open_transport
 from kakeya_ops.remote.ssh_config import SshTarget, resolve
 from sshd import SshServer, make_key, quoted
 
-
 KINDS = ("ed25519", "ecdsa", "rsa")
 
 

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
-from faults.proxy import Fault, FaultProxy
 from kakeya_ops.errors import (
     CommandFailed,
     CommandTimeout,
-    ConnectFailed,
-    ConnectionLost,
-    EnvironmentFault,
     InputError,
     TransferFailed,
 )
 from kakeya_ops.remote import channel_exchange, process
 from kakeya_ops.remote.file_runner import FileRunner
 from kakeya_ops.remote.runner import Result
-from sshd import HOST, SshServer, wait_until
+from sshd import SshServer, hidden_files
 
-KINDS = ("local", "paramiko", "openssh")
-SSH_KINDS = ("paramiko", "paramiko alone", "openssh")
-every_way_to_send = pytest.mark.parametrize("kind", ["local", *SSH_KINDS])
 MEBIBYTE = 2**20
-LIMIT_BYTES = MEBIBYTE
 HOSTILE = (
     "",
     " ",
@@ -63,27 +52,6 @@ HOSTILE = (
     "\x1b[31m",
     "a&b|c>d<e",
 )
-
-
-@pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def runner(kind: str, shared_runner: Callable[[str], FileRunner]) -> FileRunner:
-    return shared_runner(kind)
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source.bin"
-    path.write_bytes(os.urandom(8 * MEBIBYTE + 17))
-    return path
-
-
-def left_over(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir() if path.name.startswith("."))
 
 
 class TestRun:
@@ -193,7 +161,7 @@ class TestFiles:
         assert (status.mode, status.kind, status.size_bytes) == (mode, "file", 7)
         assert abs(status.mtime_seconds - time.time()) < 60
         assert (server.home / "moded").read_bytes() == b"content"
-        assert left_over(server.home) == []
+        assert hidden_files(server.home) == []
 
     def test_what_is_not_there(self, runner: FileRunner) -> None:
         assert runner.read("~/nothing") is None
@@ -296,222 +264,3 @@ class TestFiles:
             runner.write(f"{tmp_path}/key", b"secret", 0o644)
         assert seen == [0o600]
         assert list(tmp_path.iterdir()) == []
-
-
-@every_way_to_send
-class TestUpload:
-    def test_a_big_file(self, runner: FileRunner, source: Path, tmp_path: Path) -> None:
-        target = tmp_path / "target"
-        target.write_bytes(b"old")
-        steps: list[int] = []
-        runner.upload(source, str(target), progress=steps.append)
-        assert target.read_bytes() == source.read_bytes()
-        assert target.stat().st_mode & 0o777 == 0o644
-        assert (steps[0], steps[-1]) == (0, source.stat().st_size)
-        assert steps == sorted(steps)
-        assert left_over(tmp_path) == []
-
-    def test_an_empty_file(self, runner: FileRunner, tmp_path: Path) -> None:
-        (tmp_path / "empty").touch()
-        steps: list[int] = []
-        runner.upload(tmp_path / "empty", f"{tmp_path}/target", progress=steps.append)
-        assert (tmp_path / "target").read_bytes() == b""
-        assert steps == [0]
-
-    def test_a_source_that_is_not_there(self, runner: FileRunner, tmp_path: Path) -> None:
-        with pytest.raises(EnvironmentFault, match="cannot read"):
-            runner.upload(tmp_path / "none", f"{tmp_path}/target", progress=lambda _: None)
-
-    def test_only_the_rest_is_sent_after_an_interruption(
-        self, runner: FileRunner, source: Path, tmp_path: Path
-    ) -> None:
-        def interrupt(done_bytes: int) -> None:
-            if done_bytes >= 4 * MEBIBYTE:
-                raise KeyboardInterrupt
-
-        target = tmp_path / "target"
-        target.write_bytes(b"old")
-        with pytest.raises(KeyboardInterrupt):
-            runner.upload(source, str(target), progress=interrupt)
-        assert target.read_bytes() == b"old"
-        # What was on its way arrives, or not, before the session ends.
-        [partial] = left_over(tmp_path)
-        steps: list[int] = []
-        runner.upload(source, str(target), progress=steps.append)
-        assert 0 < steps[0] <= 5 * MEBIBYTE
-        assert target.read_bytes() == source.read_bytes()
-        assert left_over(tmp_path) == []
-        assert partial.endswith(".partial")
-
-    def test_a_partial_file_that_is_not_the_beginning_is_not_gone_on_with(
-        self, runner: FileRunner, source: Path, tmp_path: Path
-    ) -> None:
-        def interrupt(done_bytes: int) -> None:
-            if done_bytes >= 2 * MEBIBYTE:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            runner.upload(source, f"{tmp_path}/target", progress=interrupt)
-        runner.close()
-        [partial] = left_over(tmp_path)
-        (tmp_path / partial).write_bytes(os.urandom(MEBIBYTE))
-        steps: list[int] = []
-        runner.upload(source, f"{tmp_path}/target", progress=steps.append)
-        assert steps[0] == 0
-        assert (tmp_path / "target").read_bytes() == source.read_bytes()
-
-    def test_what_is_left_of_another_state_of_the_source_goes(
-        self, runner: FileRunner, source: Path, tmp_path: Path
-    ) -> None:
-        (tmp_path / ".target.0123456789ab.partial").write_bytes(b"old")
-        (tmp_path / ".target2.0123456789ab.partial").write_bytes(b"of another")
-        runner.upload(source, f"{tmp_path}/target", progress=lambda _: None)
-        assert left_over(tmp_path) == [".target2.0123456789ab.partial"]
-
-    def test_a_source_that_changes_meanwhile(self, runner: FileRunner, source: Path, tmp_path: Path) -> None:
-        def change(done_bytes: int) -> None:
-            os.utime(source, ns=(0, done_bytes + 1))
-
-        with pytest.raises(TransferFailed, match="changed while it was sent"):
-            runner.upload(source, f"{tmp_path}/target", progress=change)
-        assert not (tmp_path / "target").exists()
-        assert left_over(tmp_path) == []
-
-
-@every_way_to_send
-class TestFullDisk:
-    @pytest.fixture
-    def limited(
-        self,
-        kind: str,
-        make_server: Callable[..., SshServer],
-        open_runner: Callable[[str, Path], FileRunner],
-        source: Path,
-    ) -> Iterator[tuple[FileRunner, Path]]:
-        """A runner whose host has no room for files over `LIMIT_BYTES`, and its home folder."""
-        own = make_server(file_limit_bytes=LIMIT_BYTES)
-        with _file_limit() if kind == "local" else nullcontext():
-            yield open_runner(kind, own.write_config()), own.home
-
-    def test_the_old_file_stays(self, limited: tuple[FileRunner, Path], source: Path) -> None:
-        runner, home = limited
-        target = home / "target"
-        target.write_bytes(b"old")
-        with pytest.raises(TransferFailed) as written:
-            runner.write("~/target", bytes(2 * LIMIT_BYTES), 0o644)
-        assert written.value.hint == f"is there room? df -h {home}"
-        assert left_over(home) == []
-        with pytest.raises(TransferFailed):
-            runner.upload(source, str(target), progress=lambda _: None)
-        assert target.read_bytes() == b"old"
-        [partial] = left_over(home)
-        kept = (home / partial).read_bytes()
-        assert source.read_bytes().startswith(kept)
-
-
-@contextmanager
-def _file_limit() -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (LIMIT_BYTES, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize("kind", SSH_KINDS)
-class TestBrokenConnection:
-    @pytest.fixture
-    def proxy(self, server: SshServer) -> Iterator[FaultProxy]:
-        with FaultProxy((HOST, server.port)) as started:
-            yield started
-
-    @pytest.fixture
-    def proxied(
-        self,
-        kind: str,
-        server: SshServer,
-        proxy: FaultProxy,
-        tmp_path: Path,
-        open_runner: Callable[[str, Path], FileRunner],
-    ) -> FileRunner:
-        known = tmp_path / "known_hosts"
-        known.write_text(server.known_line(port=proxy.port))
-        name = f"ssh_config_{kind.replace(' ', '_')}"
-        config = server.write_config("mac", name, Port=proxy.port, UserKnownHostsFile=known)
-        return open_runner(kind, config)
-
-    def test_in_the_middle_of_a_command(self, proxied: FileRunner, proxy: FaultProxy, tmp_path: Path) -> None:
-        begun = tmp_path / "begun"
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(proxied.run, ["sh", "-c", f"echo > {begun}; exec sleep 3"])
-            wait_until(begun.exists, "the command did not begin")
-            proxy.sever()
-            with pytest.raises(ConnectionLost, match="while sh was running"):
-                running.result(10)
-        assert proxied.run(["echo", "again"], check=True).text == "again\n"
-
-    def test_between_two_commands(self, proxied: FileRunner, proxy: FaultProxy) -> None:
-        proxied.write("~/between", b"1", 0o600)
-        connections = proxy.accepted
-        proxy.sever()
-        for _ in range(2):
-            try:
-                assert proxied.read("~/between") == b"1"
-                break
-            except ConnectionLost:
-                continue
-        else:
-            pytest.fail("it did not connect again")
-        assert proxy.accepted > connections
-
-    def test_in_the_middle_of_an_upload(
-        self, proxied: FileRunner, proxy: FaultProxy, source: Path, tmp_path: Path
-    ) -> None:
-        target = tmp_path / "target"
-        target.write_bytes(b"old")
-        proxy.set(up=Fault(cut_after_bytes=5 * MEBIBYTE))
-        with pytest.raises(ConnectionLost):
-            proxied.upload(source, str(target), progress=lambda _: None)
-        assert target.read_bytes() == b"old"
-        proxy.heal()
-        before = proxy.passed("up")
-        steps: list[int] = []
-        proxied.upload(source, str(target), progress=steps.append)
-        assert steps[0] > 0
-        assert proxy.passed("up") - before < source.stat().st_size - steps[0] + MEBIBYTE
-        assert target.read_bytes() == source.read_bytes()
-
-    def test_nobody_there(self, proxied: FileRunner, proxy: FaultProxy) -> None:
-        proxy.close()
-        with pytest.raises(ConnectFailed, match="refused"):
-            proxied.run(["true"])
-
-
-@pytest.mark.parametrize("kind", SSH_KINDS)
-def test_a_server_that_allows_one_session_at_a_time(
-    kind: str, make_server: Callable[..., SshServer], open_runner: Callable[[str, Path], FileRunner], source: Path
-) -> None:
-    own = make_server(settings={"MaxSessions": 1})
-    runner = open_runner(kind, own.write_config())
-    runner.write("~/file", b"1", 0o600)
-    assert runner.run(["cat", "file"]) == Result(0, b"1", b"")
-    assert runner.read("~/file") == b"1"
-    runner.upload(source, "~/big", progress=lambda _: None)
-    assert (own.home / "big").stat().st_size == source.stat().st_size
-
-
-@pytest.mark.parametrize("kind", SSH_KINDS)
-def test_a_server_that_stops_and_starts_again(
-    kind: str, make_server: Callable[..., SshServer], open_runner: Callable[[str, Path], FileRunner]
-) -> None:
-    own = make_server()
-    runner = open_runner(kind, own.write_config())
-    runner.run(["true"], check=True)
-    own.stop()
-    with pytest.raises((ConnectionLost, ConnectFailed)):
-        runner.run(["true"])
-    with pytest.raises(ConnectFailed):
-        runner.run(["true"])
-    own.start()
-    assert runner.run(["echo", "back"]).text == "back\n"
