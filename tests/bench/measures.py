@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
@@ -82,9 +83,9 @@ def measure_speed(bench: Bench) -> list[Measure]:
     for _ in range(_REPEATS * bench.rounds):
         text = bench.prompts.make(_SPEED_TOKENS + 1)
         with bench.stage.only(*fleet.names, ready=fleet.ready):
-            before = sum(worker.cpu_times()[:2])
+            before = _settled_cpu_seconds(worker)
             _, receipt = _ask(fleet, bench.prompts, text, {"remote"})
-            cpu_seconds = sum(worker.cpu_times()[:2]) - before
+            cpu_seconds = _cpu_seconds(worker) - before
         with bench.stage.only():
             theirs = own.ask(tokens=bench.prompts.tokens(text), chunk_tokens=BLOCK_TOKENS)
         computed = receipt["remote"]["worker_receipt"]["computed_tokens"]
@@ -197,6 +198,20 @@ def _raw_seconds(sender: Direct, receiver: Direct, count: int) -> float:
     sender.ask(port=port, count=count)
     listening.join()
     return float(result["seconds"])
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def _settled_cpu_seconds(process: psutil.Process) -> float:
+    """Its processor time once it is idle: a node that was stopped first tests its engine."""
+    last = -1.0
+    while (now := _cpu_seconds(process)) != last:
+        last = now
+        time.sleep(0.3)
+    return now
 
 
 def _stored_bytes(fleet: Fleet) -> int:
