@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 
+from flows.heads import Receipt
 from flows.loopback import LoopbackFleet
 from flows.prompts import fresh_prompt, whole_blocks
+from kakeya_ops.verify.head_client import Completion
 
 CLIENTS = 8
 PLACES = 16
 """`defaults.queue` of an inventory that does not set it."""
 
 
-def prompts_of(client: int, shared: str) -> list[tuple[str, tuple[str, ...]]]:
+Plans = list[tuple[str, tuple[str, ...]]]
+
+
+def prompts_of(client: int, shared: str) -> Plans:
     """What one client asks, one after the other, and how: some prompts begin like everybody's."""
     own = fresh_prompt(150 + 40 * client)
     return [(shared + own, ()), (own, ("remote",)), (own, ()), (shared[:200] + own[:100], ("remote",)), (own[:50], ())]
+
+
+def ask_in_turn(fleet: LoopbackFleet, plan: Plans) -> list[tuple[Completion, Receipt]]:
+    return [fleet.head.complete(prompt, *modes, max_tokens=24) for prompt, modes in plan]
 
 
 def test_clients_at_once_get_the_answers_that_they_get_alone(pair: LoopbackFleet) -> None:
@@ -24,11 +34,7 @@ def test_clients_at_once_get_the_answers_that_they_get_alone(pair: LoopbackFleet
     plans = [prompts_of(client, shared) for client in range(CLIENTS)]
     before = pair.head.counters()
     with ThreadPoolExecutor(CLIENTS) as clients:
-        answers = list(
-            clients.map(
-                lambda plan: [pair.head.complete(prompt, *modes, max_tokens=24) for prompt, modes in plan], plans
-            )
-        )
+        answers = list(clients.map(partial(ask_in_turn, pair), plans))
     after = pair.head.counters()
     for (prompt, _), (answer, receipt) in zip(chain(*plans), chain(*answers), strict=True):
         alone, _ = pair.head.complete(prompt, "local", max_tokens=24)

@@ -23,12 +23,15 @@ BLOCKS = whole_blocks(PROMPT_TOKENS) // 64
 ATTEMPTS = 8
 
 
+WHOLE = Fault()
+
+
 @dataclass(frozen=True)
 class Case:
     """What is broken, the reasons that are right for it, and the modes of the request that meets it."""
 
     reasons: frozenset[str]
-    down: Fault = Fault()
+    down: Fault = WHOLE
     accept: Accept = "pass"
     modes: tuple[str, ...] = ("remote", "skip-local-pool")
 
@@ -185,9 +188,8 @@ def break_many(fleet: LoopbackFleet) -> None:
     fleet.proxies["worker"].sever()
     fleet.head.wait_for_peer("worker")
     with ThreadPoolExecutor(AT_ONCE) as clients:
-        answers = list(
-            clients.map(lambda _: fleet.head.complete(fresh_prompt(PROMPT_TOKENS), "remote"), range(AT_ONCE))
-        )
+        prompts = [fresh_prompt(PROMPT_TOKENS) for _ in range(AT_ONCE)]
+        answers = list(clients.map(lambda prompt: fleet.head.complete(prompt, "remote"), prompts))
     fleet.heal("worker")
     assert any(receipt["fallback"] for _, receipt in answers)
     fleet.head.wait_for_peer("worker")

@@ -30,7 +30,7 @@ def test_while_the_worker_computes(pair: LoopbackFleet) -> None:
     with pair.head.started(fresh_prompt(LONG_TOKENS), "remote"):
         assert pair.proxies["worker"].wait_until(lambda proxy: proxy.passed("down") > passed + 2 * BLOCK_BYTES, 30)
     wait_until(
-        lambda: pair.counter("worker", "jobs_cancelled") > before["jobs_cancelled"], "the job's end", SOON_SECONDS
+        grown(lambda: pair.counter("worker", "jobs_cancelled"), before["jobs_cancelled"]), "the job's end", SOON_SECONDS
     )
     computed = pair.counter("worker", "tokens_computed") - before["tokens_computed"]
     assert computed < whole_blocks(LONG_TOKENS)

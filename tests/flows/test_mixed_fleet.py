@@ -226,13 +226,7 @@ def test_tenants_never_share_a_hit(fleet: LoopbackFleet) -> None:
 def test_without_a_key_nothing_is_told(fleet: LoopbackFleet) -> None:
     nobody = Head(fleet.head.port, fleet.key, "a-key-that-nobody-has")
     try:
-        for path in (
-            "/v1/network/nodes",
-            "/v1/network/summary",
-            "/v1/network/prefill",
-            "/v1/network/tokens",
-            "/metrics",
-        ):
+        for path in (*(f"/v1/network/{what}" for what in ("nodes", "summary", "prefill", "tokens")), "/metrics"):
             assert nobody.client._http.get(path).status_code == 401
         assert nobody.client.healthy()
     finally:
