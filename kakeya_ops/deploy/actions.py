@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kakeya_ops.deploy.context import HostContext, Step
-from kakeya_ops.deploy.desired import ABOUT, IDENTITY, PLIST
+from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
 from kakeya_ops.deploy.plan import HostPlan, Plan, make_plan
 from kakeya_ops.deploy.remote_files import point, remove
+from kakeya_ops.deploy.served import read_served_host
 from kakeya_ops.deploy.steps import (
     CheckCard,
     StartService,
@@ -23,7 +24,7 @@ from kakeya_ops.deploy.steps import (
     note_service,
 )
 from kakeya_ops.errors import KakeyaError
-from kakeya_ops.inventory import Inventory
+from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.launchd import Domain, candidate_domains, parse_domain
 from kakeya_ops.observe.fanout import Outcome
@@ -130,7 +131,8 @@ class Actions:
         loaded = _loaded(name, state)
         domain = self._domain(name, state, state.generation)
         stop = (StopService(loaded),) if loaded else ()
-        return self._host(name, state, (*stop, StartService(domain), WaitHealthy(domain)))
+        steps = (*stop, StartService(domain), WaitHealthy(domain))
+        return replace(self._host(name, state, steps), host=self._served(name, state, state.generation))
 
     def rollback(self, name: str, state: HostState) -> HostPlan:
         """Return to the generation before the current one. Raises `NothingToReturnTo`."""
@@ -149,7 +151,7 @@ class Actions:
         steps += [StopService(loaded)] if loaded else []
         steps += [WritePlist(plist), StartService(domain), WaitHealthy(domain)]
         steps += [CheckCard(identity, self.asker, domain), SwapGenerations(current, previous)]
-        return self._host(name, state, tuple(steps), previous)
+        return replace(self._host(name, state, tuple(steps), previous), host=self._served(name, state, previous))
 
     def undeploy(self, purge: bool) -> PlanHost:
         """Remove the service and what deploy installed; `purge` removes model, key and audit log too."""
@@ -168,6 +170,12 @@ class Actions:
         host = self.inventory.host(name)
         current = state.generation if after == "" else after
         return HostPlan(host, state, self._places(name, state), current, steps)
+
+    def _served(self, name: str, state: HostState, generation: str | None) -> ResolvedHost:
+        """The host as that generation knows it: where it listens may have changed in the inventory since."""
+        folder = self._places(name, state).generation(generation or "")
+        data = self.runner(name).read(f"{folder}/{INVENTORY}") if generation else None
+        return read_served_host(data, name) or self.inventory.host(name)
 
     def _places(self, name: str, state: HostState) -> Places:
         return Places.of(self.inventory, self.inventory.host(name), state.home)

@@ -32,10 +32,12 @@ def unseen_transfer(what: str, total_bytes: int) -> Iterator[Callable[[int], Non
 class Timing:
     """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two.
 
-    `call` is for one call of launchctl, which has been seen never to return.
+    `restored` is for the old service to be healthy again, `call` for one call of launchctl, which has been seen never
+    to return.
     """
 
     healthy: float = 300.0
+    restored: float = 300.0
     poll: float = 0.5
     gone: float = 30.0
     retry: float = 1.0

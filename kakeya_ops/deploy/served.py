@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from kakeya_ops.inventory import Inventory, ResolvedHost
+from kakeya_ops.errors import InputError
+from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 
 LEFT_OUT = {
     "ssh": "how deploy logs in",
@@ -34,10 +35,21 @@ def served_inventory(inventory: Inventory, host: ResolvedHost) -> bytes:
     return f"# Written by kakeya deploy for {host.name}: changes made here are lost.\n{text}".encode()
 
 
+def read_served_host(data: bytes | None, name: str) -> ResolvedHost | None:
+    """The host as the copy in `data` describes it: where the service that is served from it listens.
+
+    None for no copy, or one that cannot be read.
+    """
+    try:
+        return None if data is None else parse_inventory(data, "inventory.yaml").host(name)
+    except InputError:
+        return None
+
+
 def _host(host: ResolvedHost, whole: bool) -> dict[str, Any]:
     values = host.model_dump(mode="json", exclude={"name", *LEFT_OUT})
     kept = values if whole else {key: value for key, value in values.items() if key in PEERS}
     return {key: value for key, value in kept.items() if value is not None}
 
 
-__all__ = ["LEFT_OUT", "PEERS", "SECTIONS", "served_inventory"]
+__all__ = ["LEFT_OUT", "PEERS", "SECTIONS", "read_served_host", "served_inventory"]

@@ -129,7 +129,8 @@ def wait_healthy(context: HostContext, domain: Domain) -> Endpoint | None:
     Raises `NotHealthy` when that does not happen in time, or at once when the service ends again and again.
     """
     control = ServiceControl(context, domain)
-    deadline = time.monotonic() + context.timing.healthy
+    seconds = context.timing.restored if context.undoing else context.timing.healthy
+    deadline = time.monotonic() + seconds
     ended = 0
     while True:
         endpoint, health = ask_health(context)
@@ -142,7 +143,7 @@ def wait_healthy(context: HostContext, domain: Domain) -> Endpoint | None:
             raise NotHealthy(context.host.name, f"the service ends as soon as it is started (last exit: {last})")
         if time.monotonic() > deadline:
             reason = health.reason if health else "nothing answers"
-            raise NotHealthy(context.host.name, f"not healthy after {context.timing.healthy:.0f} s: {reason}")
+            raise NotHealthy(context.host.name, f"not healthy after {seconds:.0f} s: {reason}")
         context.pause(context.timing.poll)
 
 

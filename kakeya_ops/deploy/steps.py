@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kakeya_ops.deploy.context import HostContext
-from kakeya_ops.deploy.desired import ABOUT, PLIST
+from kakeya_ops.deploy.desired import ABOUT, INVENTORY, PLIST
 from kakeya_ops.deploy.errors import DeployError, NotHealthy
 from kakeya_ops.deploy.remote_files import make_folder, point, remove, write_reversibly
+from kakeya_ops.deploy.served import read_served_host
 from kakeya_ops.deploy.service import ServiceControl, ask, wait_healthy
 from kakeya_ops.errors import IdentityMismatch, PeerError
 from kakeya_ops.inventory.sections import Endpoint
@@ -17,7 +18,6 @@ from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.launchd import Domain
 from kakeya_ops.observe.http import read_reply
 from kakeya_ops.observe.node import Asker
-from kakeya_ops.observe.state import Health
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.cards import Card
 
@@ -287,8 +287,15 @@ def restore_service(context: HostContext) -> None:
     control = ServiceControl(context, before.job.domain)
     if control.state() is None:
         control.start(context.places.plist)
-        if isinstance(before.health, Health) and before.health.healthy:
-            wait_healthy(context, before.job.domain)
+        if before.job.service.running:
+            wait_healthy(_as_served_before(context), before.job.domain)
+
+
+def _as_served_before(context: HostContext) -> HostContext:
+    """The context with the host as the old service knows it: it may listen elsewhere than the new one would."""
+    id = context.before.generation
+    data = context.runner.read(f"{context.places.generation(id)}/{INVENTORY}") if id else None
+    return replace(context, host=read_served_host(data, context.host.name) or context.host)
 
 
 def _restore_plist(context: HostContext) -> None:

@@ -23,7 +23,7 @@ KEY = Secret(bytes(range(32)))
 UID = 501
 GUI, USER = Domain("gui", UID), Domain("user", UID)
 HOME = "/Users/fluffy"
-INVENTORY = """
+PLANNER_INVENTORY = """
 fleet: {name: pair}
 model: {path: ~/models/tiny}
 hosts:
@@ -73,7 +73,7 @@ class FakeModel:
         return (Noted("forget"),) if tuple(steps) else ()
 
 
-def inventory(text: str = INVENTORY) -> Inventory:
+def inventory(text: str = PLANNER_INVENTORY) -> Inventory:
     return parse_inventory(text.encode(), "inventory.yaml")
 
 
