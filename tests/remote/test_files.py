@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.remote import files
 from kakeya_ops.remote.files import open_source, read_file, upload_file, write_file
 from kakeya_ops.remote.local_files import LocalFiles
+from sshd import hidden_files
 
 
 class Unwilling(LocalFiles):
@@ -82,3 +84,29 @@ def test_sources(tmp_path: Path) -> None:
     with open_source(path) as source:
         assert source.tag != first
     assert read_file(LocalFiles(), f"{tmp_path}/source/below") is None
+
+
+def test_what_was_not_confirmed_before_a_refusal_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A host that refused one of several writes on their way has a hole, which the next attempt would trust."""
+    monkeypatch.setattr(files, "_CHUNK_BYTES", 10)
+    monkeypatch.setattr(files, "_CONFIRM_EVERY_BYTES", 30)
+    from kakeya_ops.remote import local_files
+
+    write = local_files._LocalFile.write
+    written: list[int] = []
+
+    def lose_the_fifth(self: local_files._LocalFile, data: bytes, *, confirm: bool = True) -> None:
+        written.append(len(data))
+        if len(written) == 5:
+            self._file.seek(len(data), os.SEEK_CUR)
+            return
+        write(self, data)
+        if confirm and len(written) > 5:
+            raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(local_files._LocalFile, "write", lose_the_fifth)
+    (tmp_path / "source").write_bytes(b"x" * 75)
+    with open_source(tmp_path / "source") as source, pytest.raises(OSError, match="full"):
+        upload_file(LocalFiles(), source, f"{tmp_path}/target", lambda _: None)
+    [partial] = hidden_files(tmp_path)
+    assert (tmp_path / partial).read_bytes() == b"x" * 30
