@@ -12,7 +12,7 @@ Bound = Literal["at least", "at most"]
 
 @dataclass(frozen=True)
 class Measure:
-    """One line of the table: `ours` and `theirs` of each round in `unit`; `target` bounds the median of their ratios."""
+    """One line of the table: `ours` and `theirs` of each round in `unit`; `target` bounds the ratios' median."""
 
     name: str
     unit: str
