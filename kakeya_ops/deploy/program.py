@@ -102,7 +102,7 @@ class InstallProgram:
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
         wheel = self.program.source.wheel()
-        install = _Installation(context, self, context.places.program(self.program.id))
+        install = _Installation(context, self.program, self.python, context.places.program(self.program.id))
         context.undo(f"program {self.program.id}", lambda: remove(context, install.folder))
         remove(context, install.folder)
         make_folder(context, install.folder, "700")
@@ -120,30 +120,39 @@ class _Installation:
     """One folder in the making."""
 
     context: HostContext
-    step: InstallProgram
+    program: WheelProgram
+    python: Python
     folder: str
 
     @property
     def venv_python(self) -> str:
         return f"{self.folder}/venv/bin/python"
 
+    @cached_property
+    def pip(self) -> tuple[str, ...]:
+        """The pip of that Python, where it has one: a venv's own takes longer to make than all the rest."""
+        if self._try((self.python.path, "-m", "pip", "--version")).status == 0:
+            return self.python.path, "-m", "pip", "--python", self.venv_python
+        return self.venv_python, "-m", "pip"
+
     def make_venv(self) -> None:
-        argv = (self.step.python.path, "-m", "venv", f"{self.folder}/venv")
+        without = ("--without-pip",) if self.pip[0] == self.python.path else ()
+        argv = (self.python.path, "-m", "venv", *without, f"{self.folder}/venv")
         self._run(argv, _VENV_SECONDS, "no venv could be made", "that Python may lack its venv module")
 
     def has_dependencies(self) -> bool:
-        names = sorted({requirement_name(requirement) for requirement in self._requirements})
-        argv = (self.step.python.path, "-c", _HAS_ALL, *names)
-        return self.context.runner.run(argv, timeout_seconds=_CALL_SECONDS).status == 0
+        needed = (text for text in self.program.source.requirements if "extra ==" not in text)
+        names = sorted({requirement_name(requirement) for requirement in needed})
+        return self._try((self.python.path, "-c", _HAS_ALL, *names)).status == 0
 
     def install(self, wheel: str, linked: bool) -> None:
-        pip = (self.venv_python, "-m", "pip", "install", *_PIP)
+        pip = (*self.pip, "install", *_PIP)
         if linked:
             self._run((*pip, "--no-deps", "--no-index", f"{self.folder}/{wheel}"), _PIP_SECONDS, "pip failed", None)
             self._link()
             return
         constraints = f"{self.folder}/constraints.txt"
-        self.context.runner.write(constraints, self.step.program.constraints.encode(), 0o600)
+        self.context.runner.write(constraints, self.program.constraints.encode(), 0o600)
         self.context.tell("pip fetches what the program depends on; the first time this takes minutes")
         hint = (
             "does the host reach a package registry? Without one, give "
@@ -155,14 +164,14 @@ class _Installation:
 
     def prove(self) -> None:
         """What the program needs is there, and it starts."""
-        checked = self.context.runner.run((self.venv_python, "-m", "pip", "check"), timeout_seconds=_CALL_SECONDS)
+        checked = self._try((*self.pip, "check"))
         misfits = [line for line in checked.text.splitlines() if line.lower().startswith(f"{PROJECT} ")]
         if misfits:
-            python = self.step.python.path
+            host = self.context.host.name
             raise DeployError(
-                self.context.host.name,
-                f"the packages of {python} do not fit: {misfits[0]}",
-                hint=f"update them, or leave hosts.{self.context.host.name}.python out to have others installed",
+                host,
+                f"the packages of {self.python.path} do not fit: {misfits[0]}",
+                hint=f"update them, or leave hosts.{host}.python out to have others installed",
             )
         argv = (f"{self.folder}/venv/bin/{PROJECT}", "--version")
         self._run(argv, _CALL_SECONDS, "the installed program does not start", None)
@@ -172,15 +181,15 @@ class _Installation:
 
         ``--system-site-packages`` would give those of the Python behind that venv.
         """
-        given = self._run((self.step.python.path, "-c", _FOLDERS), _CALL_SECONDS, "Python failed", None)
+        given = self._run((self.python.path, "-c", _FOLDERS), _CALL_SECONDS, "Python failed", None)
         ours = self._run((self.venv_python, "-c", _FOLDERS), _CALL_SECONDS, "Python failed", None)
         folders = "".join(f"{folder}\n" for folder in dict.fromkeys(given.text.splitlines()))
         path = f"{ours.text.splitlines()[0]}/given_python.pth"
         self.context.runner.write(path, folders.encode(), 0o644)
 
-    @property
-    def _requirements(self) -> Sequence[str]:
-        return [requirement for requirement in self.step.program.source.requirements if "extra ==" not in requirement]
+    def _try(self, argv: Sequence[str]) -> Result:
+        self.context.check()
+        return self.context.runner.run(argv, timeout_seconds=_CALL_SECONDS)
 
     def _run(self, argv: Sequence[str], seconds: float, failure: str, hint: str | None) -> Result:
         self.context.check()

@@ -14,7 +14,7 @@ from kakeya_ops.deploy.wheel import Checkout, Installed, find_source, pack, pin,
 from kakeya_ops.errors import EnvironmentFault
 
 ROOT = Path(__file__).parents[2]
-BACKEND = '''
+BACKEND = """
 import zipfile
 
 def build_wheel(folder, config_settings=None, metadata_directory=None):
@@ -25,7 +25,7 @@ def build_wheel(folder, config_settings=None, metadata_directory=None):
         archive.writestr("small-1.0.dist-info/RECORD", "")
         archive.writestr("small.py", "")
     return name
-'''
+"""
 
 
 @pytest.fixture
