@@ -44,9 +44,9 @@ def test_the_command_reference_is_the_one_that_make_docs_writes() -> None:
     assert (ROOT / "docs/cli.md").read_text() == render_reference(app), "run: make docs"
 
 
-@pytest.mark.parametrize("path", COMMANDS)
-def test_every_command_is_in_the_reference(path: str) -> None:
-    assert re.search(rf"^## `{re.escape(path)}`$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+def test_every_command_is_in_the_reference() -> None:
+    described = set(re.findall(r"^## `(.+)`$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE))
+    assert described == set(COMMANDS), "run: make docs"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

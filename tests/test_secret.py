@@ -1,0 +1,78 @@
+"""The fleet key: never shown, never replaced, never read from a file that others can read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import stat
+from pathlib import Path
+
+import pytest
+
+from kakeya_ops.errors import EnvironmentFault, InputError
+from kakeya_ops.secret import Secret, read_fleet_key, write_fleet_key
+
+
+def test_a_secret_does_not_show_itself() -> None:
+    secret = Secret(b"open sesame")
+    assert "sesame" not in f"{secret} {secret!r} {[secret]}"
+    assert secret.reveal() == b"open sesame"
+
+
+def test_secrets_are_equal_by_value() -> None:
+    assert Secret(b"a") == Secret(b"a")
+    assert hash(Secret(b"a")) == hash(Secret(b"a"))
+    assert Secret(b"a") != Secret(b"b")
+    assert Secret(b"a") != b"a"
+
+
+def test_each_purpose_has_a_key_of_its_own() -> None:
+    secret = Secret(bytes(32))
+    assert secret.derive("request").reveal() == hmac.digest(bytes(32), b"kakeya:request", hashlib.sha256)
+    assert secret.derive("request") != secret.derive("reply")
+
+
+def test_what_is_written_is_read_and_only_its_owner_may(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "fleet.key"
+    written = write_fleet_key(path)
+    assert read_fleet_key(path) == written
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(read_fleet_key(path).reveal()) == 32
+
+
+def test_a_key_is_never_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.key"
+    first = write_fleet_key(path)
+    with pytest.raises(EnvironmentFault, match="File exists"):
+        write_fleet_key(path)
+    assert read_fleet_key(path) == first
+
+
+def test_two_keys_differ(tmp_path: Path) -> None:
+    assert write_fleet_key(tmp_path / "a") != write_fleet_key(tmp_path / "b")
+
+
+def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist") as caught:
+        read_fleet_key(tmp_path / "fleet.key")
+    assert caught.value.hint == "make one with: kakeya init"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "fleet.key"
+    write_fleet_key(path)
+    path.chmod(mode)
+    with pytest.raises(InputError, match="open to other users") as caught:
+        read_fleet_key(path)
+    assert caught.value.hint == f"chmod 600 {path}"
+
+
+@pytest.mark.parametrize("text", ["", "00", "zz" * 32, "ü" * 64, "00" * 33])
+def test_what_is_no_key_is_refused_without_showing_it(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fleet.key"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(InputError) as caught:
+        read_fleet_key(path)
+    assert not text or text not in caught.value.message
