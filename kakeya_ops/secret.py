@@ -45,19 +45,51 @@ def read_fleet_key(path: Path) -> Secret:
 
     Raises `InputError` if the file is missing, is not a key, or is open to others.
     """
+    keys = read_keys(path)
+    if len(keys) != 1:
+        raise InputError(f"fleet key {path} holds {len(keys)} keys instead of one")
+    return keys[0]
+
+
+def read_fleet_keys(path: Path) -> tuple[Secret, ...]:
+    """Every key that a node accepts, and first the one it signs with, which is that of `read_fleet_key`.
+
+    While the fleet's key is being replaced, the file at `also_accepted` holds more. Raises as `read_fleet_key` does.
+    """
+    first, also = read_fleet_key(path), also_accepted(path)
+    return tuple(dict.fromkeys((first, *(read_keys(also) if also.exists() else ()))))
+
+
+def also_accepted(path: Path) -> Path:
+    """The file beside the fleet key at `path` with the keys that are accepted besides it."""
+    return Path(f"{path}.also")
+
+
+def read_keys(path: Path) -> tuple[Secret, ...]:
+    """The keys in `path`, one a line; otherwise as `read_fleet_key`."""
     try:
         mode = path.stat().st_mode
-        text = path.read_text(encoding="ascii").strip()
-        value = bytes.fromhex(text)
+        values = [bytes.fromhex(line) for line in path.read_text(encoding="ascii").split()]
     except FileNotFoundError:
         raise InputError(f"fleet key {path} does not exist", hint="make one with: kakeya init") from None
     except (OSError, ValueError) as error:
         raise InputError(f"fleet key {path} cannot be read: {error}") from error
     if stat.S_IMODE(mode) & 0o077:
         raise InputError(f"fleet key {path} is open to other users", hint=f"chmod 600 {path}")
-    if len(value) != _KEY_BYTES:
-        raise InputError(f"fleet key {path} holds {len(value)} bytes instead of {_KEY_BYTES}")
-    return Secret(value)
+    for value in values:
+        if len(value) != _KEY_BYTES:
+            raise InputError(f"fleet key {path} holds {len(value)} bytes instead of {_KEY_BYTES}")
+    return tuple(map(Secret, values))
+
+
+def new_fleet_key() -> Secret:
+    """A fresh random key."""
+    return Secret(secrets.token_bytes(_KEY_BYTES))
+
+
+def key_lines(*keys: Secret) -> bytes:
+    """What a file with `keys` holds."""
+    return b"".join(key.reveal().hex().encode() + b"\n" for key in keys)
 
 
 def write_fleet_key(path: Path) -> Secret:
@@ -65,15 +97,24 @@ def write_fleet_key(path: Path) -> Secret:
 
     Raises `EnvironmentFault` if the file exists or cannot be written.
     """
-    value = secrets.token_bytes(_KEY_BYTES)
+    key = new_fleet_key()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(value.hex() + "\n")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key_lines(key))
     except OSError as error:
         raise EnvironmentFault(f"cannot write fleet key {path}: {error.strerror}") from error
-    return Secret(value)
+    return key
 
 
-__all__ = ["Secret", "read_fleet_key", "write_fleet_key"]
+__all__ = [
+    "Secret",
+    "also_accepted",
+    "key_lines",
+    "new_fleet_key",
+    "read_fleet_key",
+    "read_fleet_keys",
+    "read_keys",
+    "write_fleet_key",
+]

@@ -103,7 +103,7 @@ class _PeerApp:
         if jobs is None:
             raise RefusedError(f"{self._node.id} is a {self._node.role}: it computes nothing for others")
         bell = Bell()
-        wish = await run_in_threadpool(self._wish, request)
+        wish = await run_in_threadpool(self._wish, caller, request)
         subscription = await run_in_threadpool(jobs.subscribe, wish, bell.ring)
         stream = JobStream(self._node, caller, request)
         return FrameStream(stream.frames(subscription, bell), stream.finish(subscription))
@@ -128,9 +128,10 @@ class _PeerApp:
         held = sum(pool.holds(PartKey(hash, part)) for hash in hashes for part in range(len(layout.parts)))
         return LookupReply(resume_blocks=blocks, parts_held=held)
 
-    def _wish(self, request: PrefillRequest) -> Wish:
+    def _wish(self, caller: Caller, request: PrefillRequest) -> Wish:
         identity = self._node.identity
-        naming = Naming(identity.layout, identity.digest, tenant_key(self._node.fleet_key, request.tenant))
+        # The caller's key, not our own: while the fleet's is replaced, the two differ for a time.
+        naming = Naming(identity.layout, identity.digest, tenant_key(caller.key, request.tenant))
         prompt = Prompt.hash(request.request_id, request.tenant, request.tokens, naming)
         return Wish(prompt, request.from_blocks, request.blocks)
 

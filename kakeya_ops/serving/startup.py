@@ -13,7 +13,7 @@ from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.inventory.fields import is_loopback
 from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
-from kakeya_ops.secret import Secret, read_fleet_key
+from kakeya_ops.secret import Secret, read_fleet_keys
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.node import Node, NodeSettings
 from kakeya_ops.serving.server import address_of, bind
@@ -77,7 +77,7 @@ def _choose_host(inventory: Inventory, name: str | None, role: Role) -> Resolved
 
 def _read_keys(inventory: Inventory, host: ResolvedHost) -> tuple[Secret, ...]:
     if inventory.fleet.key_file is not None:
-        return (read_fleet_key(expand_here(inventory.fleet.key_file)),)
+        return read_fleet_keys(expand_here(inventory.fleet.key_file))
     for endpoint in host.endpoints:
         if not is_loopback(endpoint.address):
             raise InputError(

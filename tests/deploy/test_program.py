@@ -207,5 +207,6 @@ def test_this_program_itself_is_installed_and_starts(context: HostContext) -> No
     command = folder_of(context, program) / "venv/bin/kakeya"
     code = "from kakeya_ops.launchd import template; import kakeya_ops; print(kakeya_ops.__file__)"
     assert "Usage" in subprocess.run([command, "serve", "--help"], capture_output=True, text=True, check=True).stdout
-    done = subprocess.run([command.with_name("python"), "-c", code], capture_output=True, text=True, check=True)
+    python = [command.with_name("python"), "-c", code]
+    done = subprocess.run(python, capture_output=True, text=True, check=True, cwd=context.places.home)
     assert done.stdout.startswith(str(command.parents[1]))
