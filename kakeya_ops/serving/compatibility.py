@@ -29,9 +29,14 @@ def find_difference(card: Card, identity: CacheIdentity, runtime: Runtime) -> Di
     """
     if card.identity != identity.digest:
         return _identity_difference(card, identity)
-    if card.role == "cache":
-        return None
-    found = runtime.first_difference(Runtime.from_json(card.runtime)) if card.runtime else ("runtime", runtime, None)
+    return None if card.role == "cache" else _runtime_difference(card, runtime)
+
+
+def _runtime_difference(card: Card, runtime: Runtime) -> Difference | None:
+    try:
+        found = runtime.first_difference(Runtime.from_json(card.runtime or {}))
+    except TypeError:  # of another version of this program, perhaps
+        return Difference("runtime", runtime.to_json(), card.runtime)
     return Difference(f"runtime.{found[0]}", found[1], found[2]) if found else None
 
 
