@@ -87,14 +87,11 @@ class ServiceControl:
     def _ensure_pid(self) -> None:
         """Some jobs are loaded and never started; one that was started and ended is not our business here."""
         deadline = time.monotonic() + self.context.timing.pid
-        kicked = False
         while time.monotonic() < deadline:
             state = self.state()
             if state is not None and (state.pid is not None or state.last_exit_code is not None):
                 return
-            if not kicked:
-                self.kick()
-                kicked = True
+            self.kick()  # nothing where it is being started, and itself sometimes in vain
             self.context.pause(self.context.timing.poll / 5)
         raise self._error(f"{self.service.target} is loaded, but launchd does not start it", None)
 

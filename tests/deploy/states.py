@@ -86,9 +86,9 @@ def planner(**changes: Any) -> Planner:
     return dataclasses.replace(Planner(inventory(), material()), **changes)
 
 
-def card(node: str, identity: Any = None, **changes: Any) -> Card:
+def card(node: str, planned: Any = None, **changes: Any) -> Card:
     """The card of a healthy node with the planned identity, or another."""
-    planned = identity or simple_identity()
+    planned = planned or simple_identity()
     values: dict[str, Any] = {
         "node": node,
         "role": "worker",

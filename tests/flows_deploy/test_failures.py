@@ -212,9 +212,7 @@ def test_a_disk_without_room(fleet: Fleet) -> None:
     before.is_back(result, same_process=True)
 
 
-@pytest.mark.parametrize(
-    "step", ["write generation", "stop the service", "write the property", "start", "wait", "keep"]
-)
+@pytest.mark.parametrize("step", ["write generation", "stop the service", "write the property", "start", "wait"])
 def test_ctrl_c_before_any_step(fleet: Fleet, step: str) -> None:
     before = Before(fleet)
 
@@ -227,6 +225,16 @@ def test_ctrl_c_before_any_step(fleet: Fleet, step: str) -> None:
     assert result.error is not None
     assert result.error.exit_code is ExitCode.INTERRUPTED
     before.is_back(result, same_process=step in ("write generation",))
+
+
+def test_ctrl_c_when_all_is_proved_keeps_the_new_generation(fleet: Fleet) -> None:
+    def interrupt(title: str) -> None:
+        if title.startswith("keep"):
+            fleet.application.cancelled.set()
+
+    fleet.at_step = interrupt
+    result = fleet.deploy(NAME)[NAME]
+    assert (result.verdict, Path(fleet.places(NAME).current).readlink().name) == ("done", result.after)
 
 
 @pytest.mark.parametrize("step", ["write generation", "write the property", "start", "wait"])
@@ -276,7 +284,7 @@ def test_of_two_deploys_at_once_one_is_refused(fleet: Fleet) -> None:
 
 def test_a_job_that_is_loaded_twice_is_loaded_once_afterwards(fleet: Fleet) -> None:
     mac, label = fleet.machines[NAME].mac, fleet.places(NAME).label
-    mac.preload({"Label": label, "ProgramArguments": ["/bin/sleep", "1000"]}, "user")
+    mac.preload({"Label": label, "ProgramArguments": ["/bin/sleep", "1000"], "RunAtLoad": True}, "user")
     plan = fleet.plan(NAME)
     assert any("is loaded in gui" in reason for reason in plan.hosts[0].reasons)
     assert fleet.deploy(NAME)[NAME].verdict == "done"
@@ -289,7 +297,7 @@ def test_a_file_that_was_rewritten_under_a_running_job_is_noticed(fleet: Fleet) 
     planned = Path(places.plist).read_bytes()
     mac.launchctl("bootout", f"{mac.domain()}/{places.label}")
     mac.wait_until_gone(places.label)
-    mac.preload({"Label": places.label, "ProgramArguments": ["/bin/sleep", "1000"]})
+    mac.preload({"Label": places.label, "ProgramArguments": ["/bin/sleep", "1000"], "RunAtLoad": True})
     Path(places.plist).write_bytes(planned)
     reasons = fleet.plan(NAME).hosts[0].reasons
     assert "launchd runs it with other arguments" in reasons
