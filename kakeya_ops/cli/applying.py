@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import typer
 
 from kakeya_ops.cli.context import AppContext
+from kakeya_ops.cli.giving_up import giving_up
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts
@@ -62,7 +63,8 @@ def carry_out(
     """Apply `plan`, show what became of it, and end the command with the exit code that says so."""
     with deploy_screen(context.printer) as screen:
         application = Application(hosts.runner, screen, replace(settings, key=hosts.asker.key))
-        results = application.run(plan)
+        with giving_up(application.cancelled, context.printer.note):
+            results = application.run(plan)
     checks: list[Check] = []
     interrupted = application.cancelled.is_set()
     if applying.cross_check and not interrupted and (done := [r.host for r in results if r.verdict == "done"]):
