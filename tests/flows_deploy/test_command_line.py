@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from flows_deploy.deployed import CheckoutProgram, Fleet, SharedModel
+from flows_deploy.deployed import Fleet
 from kakeya_ops.cli.main import app
-from kakeya_ops.deploy import sources
 from sshd import write_ssh_program
 
 
@@ -47,7 +47,7 @@ def kakeya(fleet: Fleet) -> Iterator[Terminal]:
         config.write_text("".join(configs))
         folder = write_ssh_program(fleet.folder / "programs", config)
         patch.setenv("PATH", str(folder), prepend=":")
-        patch.setattr(sources, "find_sources", lambda inventory: (CheckoutProgram(), SharedModel()))
+        fleet.change_host("allens", python=sys.executable)
         yield Terminal(fleet)
 
 
@@ -99,6 +99,6 @@ def test_a_worker_s_life_from_first_deploy_to_removal(kakeya: Terminal, fleet: F
     kakeya("undeploy", "allens", "--yes")
     assert mac.job(label) is None
     left = {path.name for path in Path(fleet.places("allens").root).iterdir()}
-    assert left == {"audit.jsonl", "fleet.key"}
+    assert left == {"audit.jsonl", "fleet.key", "model.json"}
     assert not list(mac.agents.iterdir())
     assert fleet.model.is_dir()
