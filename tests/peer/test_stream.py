@@ -15,7 +15,8 @@ from kakeya_ops.peer.stream import IncomingStream, stored
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.bodies import ErrorBody, Progress
 from kakeya_ops.wire.frames import FrameReader, FrameType, FrameWriter, stream_key
-from serving.running import block_hash, payload, simple_layout
+from serving.running import block_hash, simple_layout
+from serving.running import payload as block_payload
 
 LAYOUT = simple_layout(row_bytes=16)
 HASHES = [block_hash(index) for index in range(3)]
@@ -28,7 +29,7 @@ def encode(*frames: tuple[FrameType, bytes] | int) -> bytes:
     data = b""
     for frame in frames:
         if isinstance(frame, int):
-            head, body = writer.encode_block(PartKey(HASHES[frame], 0), frame, payload(LAYOUT, 0, frame))
+            head, body = writer.encode_block(PartKey(HASHES[frame], 0), frame, block_payload(LAYOUT, 0, frame))
         else:
             head, body = writer.encode(*frame)
         data += head + bytes(body)
@@ -52,8 +53,8 @@ def receive(data: bytes, *, announced: int | None = None, chunked: bool = False)
         with http.client.HTTPResponse(ours) as response:
             response.begin()
             reader = FrameReader(STREAM_KEY, LAYOUT, hashes=HASHES, peer="peer")
-            for head, data in IncomingStream("peer", response, reader, StopFlag()):
-                yield head.type, bytes(data)
+            for head, payload in IncomingStream("peer", response, reader, StopFlag()):
+                yield head.type, bytes(payload)
             assert response.isclosed()
 
 
@@ -61,7 +62,7 @@ def receive(data: bytes, *, announced: int | None = None, chunked: bool = False)
 def test_a_whole_stream_is_read_to_its_end(chunked: bool) -> None:
     frames = list(receive(WHOLE, chunked=chunked))
     assert [type for type, _ in frames] == [FrameType.HEADER, *[FrameType.BLOCK] * 3, FrameType.PROGRESS]
-    assert [data for _, data in frames[1:4]] == [bytes(payload(LAYOUT, 0, block).data) for block in range(3)]
+    assert [data for _, data in frames[1:4]] == [bytes(block_payload(LAYOUT, 0, block).data) for block in range(3)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -109,9 +110,11 @@ def test_a_control_frame_that_is_no_json_is_corrupt() -> None:
 
 def test_a_block_is_handed_over_as_the_pool_keeps_it() -> None:
     writer, reader = FrameWriter(STREAM_KEY), FrameReader(STREAM_KEY, LAYOUT)
-    for frame in (writer.encode(*HEADER), writer.encode_block(PartKey(HASHES[0], 0), 0, payload(LAYOUT, 0, 0))):
-        head = reader.parse_head(frame[0])
-        reader.check(head, frame[1])
-    part = stored(head, frame[1])
-    assert part == payload(LAYOUT, 0, 0)
+    fields, body = writer.encode(*HEADER)
+    reader.check(reader.parse_head(fields), body)
+    fields, body = writer.encode_block(PartKey(HASHES[0], 0), 0, block_payload(LAYOUT, 0, 0))
+    head = reader.parse_head(fields)
+    reader.check(head, body)
+    part = stored(head, body)
+    assert part == block_payload(LAYOUT, 0, 0)
     assert part.data.readonly

@@ -269,14 +269,13 @@ def test_a_new_request_does_not_join_a_job_that_was_given_up(bench: Bench) -> No
     reader = bench.open(bench.wish(11), brake=True)
     reader.wait_for_block()
     reader.subscription.close()
-    fresh: list[Reader] = []
-    # It resumes from what the pool has, for which the compute thread must first come free.
-    thread = threading.Thread(target=lambda: fresh.append(bench.open(bench.wish(11)).read()))
-    thread.start()
+    bench.pool.clear()
+    fresh = bench.open(bench.wish(11))
+    assert len(bench.book) == 2
     reader.let_go()
-    thread.join(DEADLINE_SECONDS)
-    assert fresh[0].error is None
-    assert len(fresh[0].parts) == BLOCKS
+    assert fresh.read().error is None
+    assert len(fresh.parts) == BLOCKS
+    bench.wait_for_idle()
     assert bench.count(CounterName.JOBS_CANCELLED) == 1
 
 

@@ -17,7 +17,7 @@ from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.secret import read_fleet_key, write_fleet_key
 from kakeya_ops.serving import worker
 from kakeya_ops.serving.server import bind
-from kakeya_ops.serving.startup import start_up
+from kakeya_ops.serving.startup import Startup, start_up
 from kakeya_ops.serving.worker import load_engine, make_worker, serve_worker
 from kakeya_ops.units import NodeId
 from serving.running import DEADLINE_SECONDS, make_caller
@@ -72,14 +72,23 @@ def test_a_worker_serves_until_its_engine_dies_and_then_says_so(
     inventory, port = make_inventory(tmp_path, tiny_llama)
     engines: list[Engine] = []
     load = worker.load_engine
-    monkeypatch.setattr(worker, "load_engine", lambda startup: engines.append(load(startup)) or engines[0])
     lines: list[str] = []
     ready = threading.Event()
     errors: list[KakeyaError] = []
 
+    def load_and_note(startup: Startup) -> Engine:
+        engines.append(load(startup))
+        return engines[0]
+
+    def tell(line: str) -> None:
+        lines.append(line)
+        ready.set()
+
+    monkeypatch.setattr(worker, "load_engine", load_and_note)
+
     def serve() -> None:
         try:
-            serve_worker(inventory, None, lambda line: (lines.append(line), ready.set()))  # type: ignore[func-returns-value]
+            serve_worker(inventory, None, tell)
         except KakeyaError as error:
             errors.append(error)
 
