@@ -36,11 +36,10 @@ def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], Non
     thread fails, after which only a new process can help.
     """
     startup = start_up(inventory, name, "head")
-    api = _api_of(startup.host)
-    head_settings = _head_settings(startup)
     with contextlib.ExitStack() as closing:
         for listener in startup.sockets:
             closing.callback(listener.close)
+        api, head_settings = _api_of(startup.host), _head_settings(startup)
         api_socket = closing.enter_context(bind(api.bind, api.port))
         engine = load_engine(startup, together=TOGETHER)
         closing.callback(engine.close)

@@ -1,0 +1,135 @@
+"""The fleet around a head: known hosts, their links and differences, and who may be asked now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from faults.proxy import FaultProxy
+from kakeya_ops.inventory import Endpoint
+from kakeya_ops.kv.identity import Runtime
+from kakeya_ops.serving.exchange import Exchange
+from kakeya_ops.serving.fleet import Fleet, Known
+from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.standing import FIRST_PAUSE_SECONDS
+from kakeya_ops.units import NodeId
+from kakeya_ops.wire.cards import Role
+from serving.running import DEADLINE_SECONDS, Served, make_cache, simple_identity
+
+RUNTIME = Runtime(mlx="1", mlx_lm="2", backend="cpu", device="x86", threads="1")
+HOSTS: dict[str, Role] = {"me": "head", "store": "cache", "other": "cache", "nobody": "worker"}
+
+
+def at(port: int) -> Endpoint:
+    return Endpoint(network="loopback", address="127.0.0.1", port=port)
+
+
+@dataclass
+class Surroundings:
+    """A node that exchanges cards with a cache like itself, one that differs, and a port where nobody listens."""
+
+    node: Node
+    exchange: Exchange
+    fleet: Fleet
+    proxy: FaultProxy
+
+    def known(self, name: str) -> Known:
+        return next(known for known in self.fleet.known() if known.node == name)
+
+    def wait(self, name: str, *, usable: bool) -> None:
+        assert self.exchange.wait_until(lambda: self.known(name).usable == usable, DEADLINE_SECONDS), self.known(name)
+
+
+@pytest.fixture
+def around() -> Iterator[Surroundings]:
+    me = make_cache("me")
+    other = make_cache("other", identity=simple_identity(weights="99" * 32))
+    with (
+        Served(make_cache("store")) as store,
+        Served(other) as differs,
+        FaultProxy(("127.0.0.1", store.port)) as proxy,
+        FaultProxy(("127.0.0.1", 1)) as absent,
+    ):
+        ports = {"me": 1, "store": proxy.port, "other": differs.port, "nobody": absent.port}
+        exchange = Exchange(me, {NodeId(name): [at(port)] for name, port in ports.items()}, period_seconds=0.02)
+        exchange.start()
+        try:
+            surroundings = Surroundings(me, exchange, Fleet(me, exchange, RUNTIME, HOSTS), proxy)
+            surroundings.wait("store", usable=True)
+            exchange.wait_until(lambda: surroundings.known("other").reachable, DEADLINE_SECONDS)
+            yield surroundings
+        finally:
+            exchange.stop()
+
+
+def test_every_other_host_is_known_by_name(around: Surroundings) -> None:
+    assert [known.node for known in around.fleet.known()] == ["nobody", "other", "store"]
+
+
+def test_a_host_that_never_showed_itself_is_known_with_the_reason(around: Surroundings) -> None:
+    known = around.known("nobody")
+    assert (known.role, known.card, known.usable, known.reachable) == ("worker", None, False, False)
+    assert known.link is not None
+    assert known.link.last_error
+
+
+def test_one_that_differs_is_not_asked_and_it_is_said_why(around: Surroundings) -> None:
+    known = around.known("other")
+    assert (known.reachable, known.usable) == (True, False)
+    assert known.difference is not None
+    assert known.difference.field == "weights"
+
+
+def test_only_the_usable_one_is_a_source(around: Surroundings) -> None:
+    [source] = around.fleet.usable()
+    assert (source.node, source.identity) == ("store", around.node.identity.digest)
+    assert source.link["port"] == around.proxy.port
+    assert source.link["rtt_seconds"] > 0
+
+
+def test_a_failure_pauses_it_and_a_success_forgives(around: Surroundings) -> None:
+    around.fleet.failed("store")
+    assert around.fleet.usable() == []
+    assert around.known("store").reachable
+    around.fleet.succeeded("store")
+    assert [source.node for source in around.fleet.usable()] == ["store"]
+
+
+def test_a_pause_ends_by_itself(around: Surroundings) -> None:
+    around.fleet.failed("store")
+    assert around.exchange.wait_until(lambda: around.known("store").usable, 20 * FIRST_PAUSE_SECONDS)
+
+
+def test_one_whose_link_is_down_is_not_asked(around: Surroundings) -> None:
+    around.proxy.set("refuse")
+    around.proxy.sever()
+    around.wait("store", usable=False)
+    known = around.known("store")
+    assert known.card is not None
+    assert not known.reachable
+    around.proxy.heal()
+    around.wait("store", usable=True)
+
+
+def test_one_that_says_it_is_ill_is_not_asked(around: Surroundings) -> None:
+    card = around.known("store").card
+    assert card is not None
+    later = card.model_copy(update={"healthy": False, "issued_at": card.issued_at + 1e6})
+    around.node.cards.merge([later])
+    assert not around.known("store").usable
+
+
+def test_two_with_one_id_are_both_left_out(around: Surroundings) -> None:
+    twin = make_cache("store").card().model_copy(update={"epoch": 1})
+    for later in (0.0, 20.0):
+        around.node.cards.merge([twin.model_copy(update={"issued_at": twin.issued_at + later})])
+    assert [conflict.node for conflict in around.node.cards.conflicts()] == ["store"]
+    assert not around.known("store").usable
+
+
+def test_a_transfer_is_a_measurement_of_the_link(around: Surroundings) -> None:
+    around.fleet.transferred("store", 10**8, 0.5)
+    [source] = around.fleet.usable()
+    assert source.link["bytes_per_second"] == 2e8
