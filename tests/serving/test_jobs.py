@@ -270,11 +270,11 @@ def test_a_new_request_does_not_join_a_job_that_was_given_up(bench: Bench) -> No
     reader.wait_for_block()
     reader.subscription.close()
     bench.pool.clear()
-    fresh = bench.open(bench.wish(11))
+    fresh = bench.open(bench.wish(11, from_blocks=BLOCKS - 1))
     assert len(bench.book) == 2
     reader.let_go()
     assert fresh.read().error is None
-    assert len(fresh.parts) == BLOCKS
+    assert fresh.places == [(BLOCKS - 1, 0)]
     bench.wait_for_idle()
     assert bench.count(CounterName.JOBS_CANCELLED) == 1
 
@@ -294,6 +294,18 @@ def test_a_reader_that_does_not_read_costs_no_more_than_the_pool_and_stops_nobod
     assert isinstance(idle.read().error, PoolFull)
     assert idle.parts == []
     assert bench.pool.stats().pinned_bytes == 0
+
+
+def test_a_reader_that_does_not_take_what_is_done_stops_no_later_job(engine: Engine) -> None:
+    bench = Bench(engine, budget_bytes=4 * block_bytes(engine))
+    idle = bench.open(bench.wish(17, blocks=4))
+    bench.wait_for_idle()
+    assert bench.pool.stats().pinned_bytes == bench.pool.budget_bytes
+    reader = bench.open(bench.wish(18, blocks=4)).read()
+    assert reader.error is None
+    assert len(reader.parts) == 4
+    assert isinstance(idle.read().error, PoolFull)
+    assert idle.parts == []
 
 
 def test_a_job_whose_only_reader_is_dropped_ends(engine: Engine) -> None:
