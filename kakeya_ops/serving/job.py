@@ -130,8 +130,9 @@ class Subscription:
         self._ready.append((block, key, lease))
 
     def end(self, error: Exception | None) -> None:
-        """Let nothing follow what is ready."""
-        self._end = self._end or JobEnd(error)
+        """Let nothing follow what is ready. An error is the last word, also on a job that had ended well."""
+        if self._end is None or error is not None:
+            self._end = JobEnd(error)
 
     def release(self) -> None:
         """Unpin all that was not taken."""

@@ -36,6 +36,8 @@ class JobBook:
         self._most_jobs = most_jobs
         self._shared: dict[tuple[bytes, str], Job] = {}
         self._running: set[Job] = set()
+        self._readers: dict[Subscription, Job] = {}
+        """Who has not closed yet, also those of jobs that have ended."""
 
     def __len__(self) -> int:
         return len(self._running)
@@ -80,16 +82,20 @@ class JobBook:
         if shared is not None:
             subscription = Subscription(shared, wish, on_change, self)
             if self._offer_done(shared, subscription):
-                shared.subscribers.append(subscription)
+                self._admit(shared, subscription)
                 self._counters.add(CounterName.JOBS_JOINED)
                 return subscription, None
         if len(self._running) >= self._most_jobs:
             raise EngineBusy(max(self._engine.queue_seconds(), 1.0))
         subscription = Subscription(job, wish, on_change, self)
-        job.subscribers.append(subscription)
+        self._admit(job, subscription)
         self._running.add(job)
         self._shared[job.key] = job
         return subscription, job
+
+    def _admit(self, job: Job, subscription: Subscription) -> None:
+        job.subscribers.append(subscription)
+        self._readers[subscription] = job
 
     def _offer_done(self, job: Job, subscription: Subscription) -> bool:
         """Offer what is done already of what is wanted; False if some of it has left the pool."""
@@ -172,11 +178,11 @@ class JobBook:
     def _store(self, stored: dict[PartKey, StoredPart]) -> None:
         """Put a block into the pool, if need be at the cost of those who do not read. Raises `PoolFull`."""
         while not self._pool.put_all(stored):
-            waiting = [(one.taken_at, one, job) for job in self._running for one in job.subscribers if one.waiting]
+            waiting = [reader for reader in self._readers if reader.waiting]
             if not waiting:
                 raise self._no_room(stored.values())
-            _, slowest, job = min(waiting, key=lambda entry: entry[0])
-            self._drop(job, slowest, self._no_room(stored.values()))
+            slowest = min(waiting, key=lambda reader: reader.taken_at)
+            self._drop(self._readers[slowest], slowest, self._no_room(stored.values()))
 
     def _drop(self, job: Job, subscription: Subscription, error: Exception) -> None:
         """End one subscriber's share with `error`."""
@@ -187,6 +193,7 @@ class JobBook:
     def _remove(self, job: Job, subscription: Subscription) -> None:
         """Let `subscription` want nothing any more, and give up a job that nobody wants."""
         subscription.release()
+        self._readers.pop(subscription, None)
         if subscription in job.subscribers:
             job.subscribers.remove(subscription)
         if job.subscribers or job.ended:
