@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE = "application/octet-stream"
 STALL_SECONDS = 60.0
-"""A receiver that takes nothing for so long has gone, or might as well have."""
+"""A peer that takes or sends nothing for so long has gone, or might as well have."""
 _JOIN_BYTES = 4096
 """Payloads up to this size go out in one piece with their head."""
 
@@ -84,12 +85,12 @@ class Upload:
             yield head, payload
 
     async def _read(self, count: int) -> memoryview:
-        """Exactly `count` bytes, fewer at the end of the body."""
+        """Exactly `count` bytes, fewer where the body ends or stalls."""
         buffer = np.empty(count, np.uint8).data
         filled = 0
         while filled < count:
             if not self._rest:
-                self._rest = memoryview(await anext(self._chunks, b""))
+                self._rest = memoryview(await self._next_chunk())
                 if not self._rest:
                     return buffer[:filled]
             taken = min(count - filled, len(self._rest))
@@ -97,6 +98,13 @@ class Upload:
             self._rest = self._rest[taken:]
             filled += taken
         return buffer
+
+    async def _next_chunk(self) -> bytes:
+        """What comes next; nothing at the end of the body, or when its sender is silent for too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STALL_SECONDS):
+                return await anext(self._chunks, b"")
+        return b""
 
 
 def block_frames_bytes(keys: Iterable[PartKey], found: Mapping[PartKey, StoredPart]) -> int:

@@ -161,6 +161,21 @@ def test_an_upload_that_stops_is_corrupt(kept: int, cuts: list[int]) -> None:
         run(receive(whole[: min(kept, len(whole) - 1)], cuts))
 
 
+def test_an_upload_whose_sender_falls_silent_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STALL_SECONDS", 0.05)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        yield encode()[0][0]
+        await asyncio.Event().wait()
+
+    async def receive_all() -> None:
+        async for _ in Upload(FrameReader(KEY_UP, LAYOUT), chunks()).frames():
+            raise AssertionError("no frame has come")
+
+    with pytest.raises(StreamCorrupt, match="cut short"):
+        run(receive_all())
+
+
 def test_bytes_of_block_frames() -> None:
     frames = encode()
     found = {key: payload(LAYOUT, 0, block) for block, key in enumerate(KEYS)}
