@@ -91,9 +91,7 @@ class Receipt:
         """The same receipt with its MAC, over everything but the MAC; unchanged in a fleet without a key."""
         if key is None:
             return self
-        document = self.to_json()
-        del document["mac"]
-        return replace(self, mac=sign_document(key, PURPOSE, document))
+        return replace(self, mac=sign_document(key, PURPOSE, self.to_json()))
 
     @property
     def digest(self) -> str:
