@@ -87,10 +87,10 @@ class _PeerApp:
     async def fetch(self, caller: Caller, body: bytes) -> Answer:
         request = FetchRequest.parse(body)
         self._door.check_identity(caller, request.identity)
-        layout = self._node.identity.layout
-        lease = self._node.pool.pin(key for key in request.keys if key.part < len(layout.parts))
+        layout, keys = self._node.identity.layout, request.keys
+        lease = self._node.pool.pin(key for key in keys if key.part < len(layout.parts))
         header = self._header().encode()
-        length = 2 * HEAD_BYTES + len(header) + block_frames_bytes(request.keys, lease.parts)
+        length = 2 * HEAD_BYTES + len(header) + block_frames_bytes(keys, lease.parts)
         frames = self._fetched(caller, header, request, lease)
         self._node.counters.add(CounterName.FETCHES)
         self._node.counters.add(CounterName.BYTES_SENT, sum(part.nbytes for part in lease.parts.values()))
