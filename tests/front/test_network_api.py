@@ -84,12 +84,12 @@ def test_nothing_is_told_without_a_key(town: Town, path: str, key: str | None) -
 
 def test_the_head_describes_itself_and_its_peers(town: Town) -> None:
     network = town.get("/v1/network/nodes")
-    head, [store] = network["head"], network["nodes"]
+    head, store = network["head"], next(node for node in network["nodes"] if node["node"] == "store")
     assert (head["node"], head["epoch"], head["model"]) == ("head", town.node.epoch, "tiny")
     assert CacheIdentity.from_json(head["identity_document"]).digest == head["identity"] == town.node.identity.digest
     assert (head["block_tokens"], head["window"], head["policy"]) == (BLOCK_TOKENS, None, "measured")
-    assert (store["node"], store["usable"]) == ("store", True)
-    assert network["conflicts"] == []
+    assert (store["role"], store["usable"]) == ("cache", True)
+    assert "head" not in [node["node"] for node in network["nodes"]]
 
 
 def test_the_tenant_is_the_one_of_whoever_asks(town: Town) -> None:
