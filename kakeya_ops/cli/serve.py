@@ -10,6 +10,7 @@ import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.inventory import find_inventory, load_inventory
+from kakeya_ops.serving.log_limit import BoundedStderr
 
 app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
 
@@ -25,7 +26,8 @@ def serve(ctx: typer.Context) -> None:
     level = (
         logging.DEBUG if app_context(ctx).verbose > 1 else logging.INFO if app_context(ctx).verbose else logging.WARNING
     )
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+    logging.basicConfig(level=level, format=form, handlers=[BoundedStderr()])
 
 
 @app.command()

@@ -4,8 +4,10 @@ for reading what the return leads to."""
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST
@@ -53,15 +55,19 @@ class RemovePlist:
 
 @dataclass(frozen=True)
 class RemoveInstallation:
-    """Everything that deploy put there is removed; `purge` takes model, key and audit log too."""
+    """Everything that deploy put there is removed; `purge` takes key and audit log too.
+
+    It takes the model as well if that was `synced`: one that deploy only found there is not its to remove.
+    """
 
     purge: bool
+    synced: bool
 
     @property
     def title(self) -> str:
         """See `Step`."""
-        kept = "with model, fleet key and audit log" if self.purge else "but model, fleet key and audit log"
-        return f"remove the installation, {kept}"
+        parts = "model, fleet key and audit log" if self.synced or not self.purge else "fleet key and audit log"
+        return f"remove the installation, {'with' if self.purge else 'but'} {parts}"
 
     def apply(self, context: HostContext) -> None:
         """See `Step`. There is no way back from here; it is the last step."""
@@ -69,8 +75,19 @@ class RemoveInstallation:
         paths = [places.current, places.previous, f"{places.root}/generations", f"{places.root}/programs", places.logs]
         paths += [places.identity]
         if self.purge:
-            paths += [places.model, f"{places.root}/model.json", places.audit, *([places.key] if places.key else [])]
+            paths += [f"{places.root}/model.json", places.audit, *([places.key] if places.key else [])]
+        if self.purge and self.synced:
+            refuse_precious(context, places.model)
+            paths += [places.model]
         remove(context, *paths)
+
+
+def refuse_precious(context: HostContext, folder: str) -> None:
+    """Raise `DeployError` for a folder that holds more than deploy put there, such as a home folder."""
+    path, places = PurePosixPath(posixpath.normpath(folder)), context.places
+    within = (places.home, places.root, places.agents, *((places.key,) if places.key else ()))
+    if len(path.parts) < 3 or any(PurePosixPath(other).is_relative_to(path) for other in within):
+        raise DeployError(context.host.name, f"{folder} is too much to be removed as a model", hint="remove it by hand")
 
 
 @dataclass(frozen=True)
@@ -161,7 +178,7 @@ class Actions:
             steps: list[Step] = [StopService(loaded)] if loaded else []
             steps += [RemovePlist()] if state.plist is not None else []
             installed = bool(steps) or state.generation is not None or bool(state.programs)
-            steps += [RemoveInstallation(purge)] if installed or purge else []
+            steps += [RemoveInstallation(purge, self.inventory.model.sync)] if installed or purge else []
             return self._host(name, state, tuple(steps), None)
 
         return plan_host
@@ -211,4 +228,4 @@ def _identity(name: str, document: bytes) -> CacheIdentity:
         raise NothingToReturnTo(f"{name}: the identity document of the generation before cannot be read") from error
 
 
-__all__ = ["Actions", "PlanHost", "RemoveInstallation", "RemovePlist", "SwapGenerations"]
+__all__ = ["Actions", "PlanHost", "RemoveInstallation", "RemovePlist", "SwapGenerations", "refuse_precious"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.states import GUI, KEY, USER, bare, desired, inventory, job, material, planner, settled
-from kakeya_ops.deploy.actions import Actions
+from deploy.states import GUI, KEY, PLANNER_INVENTORY, USER, bare, desired, inventory, job, material, planner, settled
+from kakeya_ops.deploy.actions import Actions, RemoveInstallation
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
 from kakeya_ops.deploy.plan import HostPlan
@@ -17,7 +17,7 @@ from kakeya_ops.observe.state import HostState, Unknown
 from kakeya_ops.remote.local_runner import LocalRunner
 
 PLANNER = planner()
-ACTIONS = Actions(inventory(), Asker(KEY, "ours"), LocalRunner)
+ACTIONS = Actions(inventory(PLANNER_INVENTORY.replace("tiny}", "tiny, sync: true}")), Asker(KEY, "ours"), LocalRunner)
 
 
 def running(**changes: object) -> HostState:
@@ -109,6 +109,21 @@ def test_an_undeploy_takes_what_deploy_put_there(context: HostContext) -> None:
     purging.steps[-1].apply(context)
     assert list(root.iterdir()) == []
     assert not Path(places.model).exists()
+
+
+@pytest.mark.parametrize("model", ["/", "/Users", "~", "~/.kakeya", "~/x/..", "~/Library"])
+def test_what_holds_more_than_a_model_is_not_purged(context: HostContext, model: str) -> None:
+    folder = model.replace("~", context.places.home)
+    context.places = dataclasses.replace(context.places, model=folder)
+    with pytest.raises(DeployError, match="too much"):
+        RemoveInstallation(purge=True, synced=True).apply(context)
+    assert Path(context.places.root).is_dir()
+
+
+def test_a_model_that_was_only_found_there_stays(context: HostContext) -> None:
+    Path(context.places.model).mkdir(parents=True)
+    RemoveInstallation(purge=True, synced=False).apply(context)
+    assert Path(context.places.model).is_dir()
 
 
 def test_nothing_is_removed_where_nothing_is() -> None:
