@@ -28,8 +28,20 @@ def find_difference(card: Card, identity: CacheIdentity, runtime: Runtime) -> Di
     The cache identity is compared first; a cache peer computes nothing, so its runtime does not matter.
     """
     if card.identity != identity.digest:
-        return _identity_difference(card, identity)
+        return find_identity_difference(identity, card.identity, card)
     return None if card.role == "cache" else _runtime_difference(card, runtime)
+
+
+def find_identity_difference(identity: CacheIdentity, theirs: str | None, card: Card | None) -> Difference:
+    """In what the identity with another digest, `theirs`, differs: a field, where `card` has its document."""
+    whole = Difference("identity", identity.digest, theirs)
+    if card is None or card.identity != theirs or card.identity_document is None:
+        return whole
+    try:
+        found = identity.first_difference(CacheIdentity.from_json(card.identity_document))
+    except (KeyError, TypeError, ValueError):
+        return whole
+    return Difference(*found) if found else whole
 
 
 def _runtime_difference(card: Card, runtime: Runtime) -> Difference | None:
@@ -40,17 +52,6 @@ def _runtime_difference(card: Card, runtime: Runtime) -> Difference | None:
     return Difference(f"runtime.{found[0]}", found[1], found[2]) if found else None
 
 
-def _identity_difference(card: Card, identity: CacheIdentity) -> Difference:
-    whole = Difference("identity", identity.digest, card.identity)
-    if card.identity_document is None:
-        return whole
-    try:
-        found = identity.first_difference(CacheIdentity.from_json(card.identity_document))
-    except (KeyError, TypeError, ValueError):
-        return whole
-    return Difference(*found) if found else whole
-
-
 def _brief(value: object) -> object:
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -58,4 +59,4 @@ def _brief(value: object) -> object:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-__all__ = ["Difference", "find_difference"]
+__all__ = ["Difference", "find_difference", "find_identity_difference"]

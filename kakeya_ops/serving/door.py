@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from kakeya_ops.errors import IdentityMismatch, InputError, KakeyaError
-from kakeya_ops.kv.identity import CacheIdentity
+from kakeya_ops.serving.compatibility import find_identity_difference
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.node import Node
 from kakeya_ops.wire.bodies import ErrorBody
@@ -84,12 +84,9 @@ class Door:
     def check_identity(self, caller: Caller, digest: str) -> None:
         """Raise `IdentityMismatch`, naming the first difference where the caller's card tells it, unless equal."""
         ours = self._node.identity
-        if digest == ours.digest:
-            return
-        card = self._node.cards.card(caller.node)
-        theirs = _parse_identity(card.identity_document) if card and card.identity == digest else None
-        found = theirs and ours.first_difference(theirs)
-        raise IdentityMismatch(*(found or ("identity", ours.digest, digest)), peer=caller.node)
+        if digest != ours.digest:
+            found = find_identity_difference(ours, digest, self._node.cards.card(caller.node))
+            raise IdentityMismatch(found.field, found.ours, found.theirs, peer=caller.node)
 
     def _verify(self, request: Request, body: bytes) -> Caller:
         signed = SignedRequest(request.headers, request.method, _target(request), body)
@@ -120,14 +117,6 @@ async def tell_bug(request: Request, error: Exception) -> Response:
 
 def _unsigned(status: int, body: ErrorBody) -> Response:
     return Response(body.encode(), status, media_type="application/json")
-
-
-def _parse_identity(document: dict[str, object] | None) -> CacheIdentity | None:
-    """The identity in a card, None if there is none that can be read."""
-    try:
-        return CacheIdentity.from_json(document) if document else None
-    except (KeyError, TypeError, ValueError):
-        return None
 
 
 def _target(request: Request) -> str:
