@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 from kakeya_ops.errors import EnvironmentFault, InputError
-from kakeya_ops.secret import Secret, read_fleet_key, write_fleet_key
+from kakeya_ops.secret import (
+    Secret,
+    also_accepted,
+    key_lines,
+    new_fleet_key,
+    read_fleet_key,
+    read_fleet_keys,
+    read_keys,
+    write_fleet_key,
+)
 
 
 def test_a_secret_does_not_show_itself() -> None:
@@ -76,3 +85,42 @@ def test_what_is_no_key_is_refused_without_showing_it(tmp_path: Path, text: str)
     with pytest.raises(InputError) as caught:
         read_fleet_key(path)
     assert not text or text not in caught.value.message
+
+
+def write_private(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    path.chmod(0o600)
+
+
+def test_a_file_with_two_keys_is_not_the_fleet_key(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.key"
+    write_private(path, key_lines(new_fleet_key(), new_fleet_key()))
+    with pytest.raises(InputError, match="holds 2 keys instead of one"):
+        read_fleet_key(path)
+
+
+class TestKeysBesideIt:
+    """While the fleet's key is being replaced."""
+
+    def test_usually_there_is_none(self, tmp_path: Path) -> None:
+        key = write_fleet_key(tmp_path / "fleet.key")
+        assert read_fleet_keys(tmp_path / "fleet.key") == (key,)
+
+    def test_a_node_signs_with_its_own_and_accepts_those_beside_it(self, tmp_path: Path) -> None:
+        path = tmp_path / "fleet.key"
+        own, old, new = write_fleet_key(path), new_fleet_key(), new_fleet_key()
+        write_private(also_accepted(path), key_lines(new, own, old))
+        assert read_keys(also_accepted(path)) == (new, own, old)
+        assert read_fleet_keys(path) == (own, new, old)
+        assert read_fleet_key(path) == own
+
+    def test_they_must_be_private_and_whole_too(self, tmp_path: Path) -> None:
+        path = tmp_path / "fleet.key"
+        write_fleet_key(path)
+        write_private(also_accepted(path), key_lines(new_fleet_key())[:-10])
+        with pytest.raises(InputError, match=r"\.also (cannot be read|holds)"):
+            read_fleet_keys(path)
+        write_private(also_accepted(path), key_lines(new_fleet_key()))
+        also_accepted(path).chmod(0o644)
+        with pytest.raises(InputError, match="open to other users"):
+            read_fleet_keys(path)

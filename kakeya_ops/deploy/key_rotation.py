@@ -221,6 +221,11 @@ class Pass:
     results: Sequence[HostResult]
 
     @property
+    def title(self) -> str:
+        """What the pass was for."""
+        return _TITLES[self.state]
+
+    @property
     def good(self) -> bool:
         """Whether every host has come to the state."""
         return all(result.good for result in self.results)

@@ -20,6 +20,7 @@ from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, PartKey
 from kakeya_ops.peer.client import BlockArrival, PeerClient, PrefillCall
 from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.secret import Secret
 from kakeya_ops.serving import job_stream
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.jobs import JobBook
@@ -114,6 +115,17 @@ def worker(engine: Engine) -> Iterator[Worker]:
         while len(node.jobs):
             engine.call(lambda: None)
     assert node.pool.stats().pinned_bytes == 0
+
+
+def test_a_worker_with_a_newer_key_names_blocks_as_its_caller_does(engine: Engine) -> None:
+    """While the fleet's key is replaced, a head may still sign, and name blocks, with the old one."""
+    keys = (Secret(b"n" * 32), KEY)
+    node = Node(NodeSettings(NodeId("worker"), "worker", TENANT, keys), BlockPool(2**22), engine.identity, engine)
+    node.jobs = JobBook(engine, node.pool, node.counters)
+    with Served(node) as served:
+        call = Worker(served, served.client()).call(40).run()
+    assert [a.hash for a in call.arrived] == list(call.prompt.hashes[:BLOCKS])
+    call.receipt.verify([KEY])
 
 
 class Held:

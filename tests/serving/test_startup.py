@@ -48,6 +48,14 @@ def test_the_only_host_of_a_role_needs_no_name(tmp_path: Path) -> None:
     close(startup)
 
 
+def test_a_node_accepts_the_key_beside_its_own_while_it_is_replaced(tmp_path: Path) -> None:
+    key, other = write_fleet_key(tmp_path / "key"), write_fleet_key(tmp_path / "key.also")
+    (port,) = choose_ports(1)
+    startup = start_up(inventory(tmp_path / "key", {"w": ("worker", [at(port)])}), "w", "worker")
+    assert tuple(startup.settings.keys) == (key, other)
+    close(startup)
+
+
 def test_of_several_hosts_one_must_be_named(tmp_path: Path) -> None:
     write_fleet_key(tmp_path / "key")
     first, second = choose_ports(2)
