@@ -34,6 +34,7 @@ def describe_node(known: Known) -> dict[str, Any]:
         "role": known.role,
         "reachable": known.reachable,
         "usable": known.usable,
+        "conflict": known.conflict,
         "identity_match": known.card is not None and known.difference is None,
         "identity_difference": known.difference.to_json() if known.difference else None,
         "endpoint": str(link.endpoint) if link else None,

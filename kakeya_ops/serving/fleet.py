@@ -19,7 +19,8 @@ from kakeya_ops.wire.cards import Card, Role
 class Known:
     """One other node: its card, the link in use, why its KV is not ours, and whether it may be asked now.
 
-    A host of the inventory that has not shown itself, or not lately, has no card; its link tells why.
+    A host of the inventory that has not shown itself, or not lately, has no card; its link tells why. With a `conflict`
+    two running nodes claim its id, and neither is asked.
     """
 
     node: str
@@ -28,6 +29,7 @@ class Known:
     link: Link | None
     difference: Difference | None
     usable: bool
+    conflict: bool = False
 
     @property
     def reachable(self) -> bool:
@@ -52,7 +54,11 @@ class Fleet:
         """Every other host of the inventory, and every other node whose card counts now, by name."""
         links: Mapping[str, Link] = self._exchange.links()
         cards = {name: card for name, card in self._node.cards.fresh().items() if name != self._node.id}
-        return [self._judge(name, cards.get(name), links.get(name)) for name in sorted(cards | self._hosts)]
+        conflicts = {conflict.node for conflict in self._node.cards.conflicts()}
+        return [
+            self._judge(name, cards.get(name), links.get(name), conflict=name in conflicts)
+            for name in sorted(cards | self._hosts)
+        ]
 
     def usable(self) -> list[PeerSource]:
         """See `Neighbourhood.usable`."""
@@ -71,14 +77,13 @@ class Fleet:
         """Take a finished transfer as a measurement of the link to `node`."""
         self._exchange.observe_transfer(node, count_bytes, seconds)
 
-    def _judge(self, name: str, card: Card | None, link: Link | None) -> Known:
+    def _judge(self, name: str, card: Card | None, link: Link | None, *, conflict: bool) -> Known:
         if card is None:
-            return Known(name, self._hosts[name], None, link, None, usable=False)
+            return Known(name, self._hosts[name], None, link, None, usable=False, conflict=conflict)
         difference = find_difference(card, self._node.identity, self._runtime)
-        single = all(conflict.node != card.node for conflict in self._node.cards.conflicts())
-        ready = card.healthy and card.role != "head" and link is not None and link.up and single
+        ready = card.healthy and card.role != "head" and link is not None and link.up and not conflict
         usable = ready and difference is None and self._standing.usable(name)
-        return Known(name, card.role, card, link, difference, usable)
+        return Known(name, card.role, card, link, difference, usable, conflict)
 
     def _source(self, known: Known) -> PeerSource | None:
         client = self._exchange.client(known.node)

@@ -35,6 +35,8 @@ def shortcoming(card: Card) -> str | None:
         return "is not healthy: its engine does not answer"
     if not card.get("identity_match"):
         return _explain_mismatch(card.get("identity_difference"))
+    if card.get("conflict"):
+        return "shares its id with another running node, and neither is asked"
     if card.get("usable") is False:
         return "is not asked for a while after it failed; try again in a minute"
     return None

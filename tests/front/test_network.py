@@ -42,6 +42,11 @@ def test_a_difference_is_named_with_both_values() -> None:
     assert node["identity_difference"] == {"field": "window", "ours": 2048, "theirs": 64}
 
 
+def test_an_id_that_two_nodes_claim_is_told() -> None:
+    assert describe_node(replace(KNOWN, conflict=True, usable=False))["conflict"] is True
+    assert describe_node(KNOWN)["conflict"] is False
+
+
 def test_a_host_without_a_card_has_the_same_fields_and_says_why() -> None:
     node = describe_node(ABSENT)
     assert set(node) == set(describe_node(KNOWN))

@@ -127,6 +127,7 @@ def test_two_with_one_id_are_both_left_out(around: Surroundings) -> None:
         around.node.cards.merge([twin.model_copy(update={"issued_at": twin.issued_at + later})])
     assert [conflict.node for conflict in around.node.cards.conflicts()] == ["store"]
     assert not around.known("store").usable
+    assert [known.node for known in around.fleet.known() if known.conflict] == ["store"]
 
 
 def test_a_transfer_is_a_measurement_of_the_link(around: Surroundings) -> None:

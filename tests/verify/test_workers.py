@@ -30,6 +30,7 @@ def test_a_cache_is_no_proof_and_is_named() -> None:
         ({"reachable": False}, "cannot be reached"),
         ({"healthy": False}, "not healthy"),
         ({"usable": False}, "after it failed"),
+        ({"usable": False, "conflict": True}, "shares its id"),
         ({"identity_match": None}, "another cache identity"),
         (
             {
