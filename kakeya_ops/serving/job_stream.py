@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
 
-from kakeya_ops.errors import KakeyaError
+from kakeya_ops.errors import EngineDead, KakeyaError
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.job import JobEnd, ReadyPart, Subscription
@@ -54,10 +54,14 @@ class JobStream:
         self._sent_bytes = 0
 
     async def frames(self, subscription: Subscription, bell: Bell) -> AsyncIterator[Frame]:
-        """Everything from the header to the end; a job that fails ends in an ``ERROR`` frame."""
+        """Everything from the header to the end.
+
+        A job that fails ends in an ``ERROR`` frame, and so does one whose engine has stopped moving: progress would
+        keep the receiver waiting for ever.
+        """
         yield self._writer.encode(FrameType.HEADER, self._header(subscription).encode())
         idle = True
-        while not isinstance(item := subscription.take(), JobEnd):
+        while not isinstance(item := self._next(subscription, idle=idle), JobEnd):
             if item is not None:
                 idle = False
                 yield self._block(item)
@@ -71,6 +75,12 @@ class JobStream:
             yield self._writer.encode(FrameType.END)
         else:
             yield self._writer.encode(FrameType.ERROR, _describe(item.error))
+
+    def _next(self, subscription: Subscription, *, idle: bool) -> ReadyPart | JobEnd | None:
+        item = subscription.take()
+        if item is None and idle and not (health := self._node.health()).healthy:
+            return JobEnd(EngineDead(health.reason or "the engine does not answer"))
+        return item
 
     def finish(self, subscription: Subscription) -> Callable[[], None]:
         """What is to be done when the stream is over."""

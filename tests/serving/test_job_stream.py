@@ -4,6 +4,8 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
+import pytest
+
 from kakeya_ops.errors import EngineDead
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.peer.connection import DEFAULT_TIMEOUTS
@@ -11,6 +13,7 @@ from kakeya_ops.serving import job_stream
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.job import Job, JobEnd, ReadyPart, Subscription, Wish
 from kakeya_ops.serving.job_stream import Bell, JobStream
+from kakeya_ops.serving.node import Health
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.bodies import ErrorBody, PrefillRequest, Progress, StreamHeader, WorkerReceipt
 from kakeya_ops.wire.frames import FrameReader, FrameType, stream_key
@@ -87,6 +90,14 @@ def test_blocks_then_the_receipt_of_exactly_these_then_the_end() -> None:
 def test_progress_is_told_while_there_is_nothing_to_send() -> None:
     frames = stream(None, part(0), None, None, JobEnd(None))
     assert [type.name for type, _ in frames] == ["HEADER", "PROGRESS", "BLOCK", "PROGRESS", "RECEIPT", "END"]
+
+
+def test_an_engine_that_does_not_move_ends_the_wait_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NODE, "health", lambda: Health(False, "the compute thread has not moved for 61 s"))
+    frames = stream(part(0), None, None)
+    assert [type.name for type, _ in frames] == ["HEADER", "BLOCK", "ERROR"]
+    error = ErrorBody.parse(frames[-1][1])
+    assert (error.code, error.message) == ("engine_dead", "the compute thread has not moved for 61 s")
 
 
 def test_silence_is_bounded() -> None:
