@@ -118,7 +118,7 @@ class Planner:
         difference.service += [step.title for step in (*program, *model)]
         difference.service += [reason for reason, _ in files]
         doubtful = difference.doubts()
-        reasons = (*difference.service, *doubtful, *difference.records())
+        reasons = (*difference.service, *doubtful) or difference.records()
         if not reasons:
             return (), ()
         domain = desired.domain.domain
