@@ -113,7 +113,8 @@ class _Completions:
     async def answer(self, request: Request) -> Response:
         tenant = authorize(request, self._settings)
         content = await read_json_body(request, self._settings.limits)
-        body = parse_body(self._kind.body, content)
+        # Seconds for the largest bodies, in which nobody else would be answered.
+        body = await run_in_threadpool(parse_body, self._kind.body, content)
         _check_model(self._head, body.model)
         directive = self._read_directive(request, content)
         prepared = await run_in_threadpool(
