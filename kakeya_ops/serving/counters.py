@@ -55,7 +55,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.TOKENS_COMPUTED_REMOTE: "Prompt tokens that workers computed for this head.",
     CounterName.BYTES_RECEIVED: "Bytes of KV received from peers.",
     CounterName.BYTES_PUBLISHED: "Bytes of KV stored in peers' pools.",
-    CounterName.IMPORT_SECONDS: "Seconds spent placing received KV into buffers.",
+    CounterName.IMPORT_SECONDS: "Seconds spent placing KV, received or from the pool, into buffers.",
     CounterName.TRANSFER_SECONDS: "Seconds spent in streams of KV from peers.",
     CounterName.LOCAL_HITS: "Requests whose prefix was, in part at least, in this head's own pool.",
     CounterName.EVICTIONS: "Payloads that left the pool for lack of room.",

@@ -42,7 +42,7 @@ class Card(WireBody):
 
     `epoch` is the process's start in nanoseconds of Unix time, and `instance` a random number of it: two instances that
     claim one `node` at the same time are two nodes with one id. `identity` is the digest of `identity_document`; both
-    are None on a node that has no model. `counters` only grow within an epoch.
+    are None on a node that does not know what KV it keeps. `counters` only grow within an epoch.
     """
 
     node: Name
