@@ -104,7 +104,7 @@ class HeadClient:
             reply = self._http.request(method, path, content=body, headers=headers)
         except httpx.TimeoutException as error:
             raise PeerTimeout(self.url, f"the head did not answer {method} {path} in time") from error
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except (httpx.RequestError, httpx.InvalidURL) as error:
             reason = str(error) or type(error).__name__
             raise PeerUnreachable(
                 self.url, f"the head cannot be reached ({reason})", hint="start it with: kakeya serve head NAME"
