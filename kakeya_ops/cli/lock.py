@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from kakeya_ops.cli.applying import Applying, ask, load, open_hosts
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.deploy import YesOption
-from kakeya_ops.deploy.lock import Holder, break_lock, read_lock
 from kakeya_ops.views.printer import visible
+
+if TYPE_CHECKING:
+    from kakeya_ops.deploy.lock import Holder
 
 app = typer.Typer(help="Show and break the lock that whoever changes a host holds.", no_args_is_help=True)
 
@@ -22,6 +23,9 @@ HostArgument = Annotated[str, typer.Argument(help="The host in the inventory.", 
 @app.command()
 def show(ctx: typer.Context, host: HostArgument) -> None:
     """Show who holds the lock of a host, since when, and what for."""
+    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.deploy.lock import read_lock
+
     context = app_context(ctx)
     inventory = load(context)
     inventory.host(host)
@@ -33,6 +37,9 @@ def show(ctx: typer.Context, host: HostArgument) -> None:
 @app.command("break")
 def break_(ctx: typer.Context, host: HostArgument, yes: YesOption = False) -> None:
     """Take the lock of a host away from whoever holds it; do this only when they have gone."""
+    from kakeya_ops.cli.applying import Applying, ask, load, open_hosts
+    from kakeya_ops.deploy.lock import break_lock, read_lock
+
     context = app_context(ctx)
     inventory = load(context)
     inventory.host(host)
@@ -47,15 +54,15 @@ def break_(ctx: typer.Context, host: HostArgument, yes: YesOption = False) -> No
 
 
 def _document(host: str, holder: Holder | str | None) -> dict[str, object]:
-    if isinstance(holder, Holder):
-        return {"host": host, "held": True, "holder": dataclasses.asdict(holder), "stale": holder.stale}
-    return {"host": host, "held": holder is not None, "holder": holder, "stale": None}
+    if holder is None or isinstance(holder, str):
+        return {"host": host, "held": holder is not None, "holder": holder, "stale": None}
+    return {"host": host, "held": True, "holder": dataclasses.asdict(holder), "stale": holder.stale}
 
 
 def _sentence(host: str, holder: Holder | str | None) -> str:
     if holder is None:
         return f"nobody holds the lock of {host}"
-    stale = holder.stale if isinstance(holder, Holder) else None
+    stale = None if isinstance(holder, str) else holder.stale
     return f"{holder} holds the lock of {host}" + (f"; it looks abandoned: {stale}" if stale else "")
 
 

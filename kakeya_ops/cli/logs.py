@@ -6,9 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kakeya_ops.cli.applying import load, open_hosts
 from kakeya_ops.cli.context import app_context
-from kakeya_ops.deploy.service_log import LogFollower, tail_log
 from kakeya_ops.views.printer import visible
 
 
@@ -19,6 +17,9 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
 ) -> None:
     """Show the end of a service's log, with secrets taken out."""
+    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.deploy.service_log import LogFollower, tail_log
+
     context = app_context(ctx)
     inventory = load(context)
     inventory.host(host)

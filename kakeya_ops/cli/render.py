@@ -6,11 +6,7 @@ from typing import Annotated
 
 import typer
 
-from kakeya_ops.cli.applying import load, open_hosts
 from kakeya_ops.cli.context import app_context
-from kakeya_ops.deploy.desired import make_desired
-from kakeya_ops.deploy.sources import read_material
-from kakeya_ops.observe import observe_host
 
 
 def render(
@@ -24,6 +20,11 @@ def render(
 
     The host is asked for what it depends on: its home folder and its launchd domains.
     """
+    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.deploy.desired import make_desired
+    from kakeya_ops.deploy.sources import read_material
+    from kakeya_ops.observe import observe_host
+
     context = app_context(ctx)
     inventory = load(context)
     resolved = inventory.host(host)
