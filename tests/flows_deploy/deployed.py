@@ -31,7 +31,7 @@ from mac.host import MacHost
 from sshd import Knobs, SshServer
 
 ROOT = Path(__file__).parents[2]
-QUICK = Timing(healthy=30.0, poll=0.1, gone=15.0, retry=0.1, retries=40, pid=10.0)
+QUICK = Timing(healthy=120.0, poll=0.1, gone=30.0, retry=0.1, retries=40, pid=10.0)
 """Deadlines as in life, pauses for a simulator whose seconds are short."""
 
 
