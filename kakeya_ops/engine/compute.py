@@ -20,7 +20,7 @@ T = TypeVar("T")
 Step = Callable[[], bool]
 """Does one step of its work, and says whether there was any."""
 
-IDLE_TEST_SECONDS = 2.0
+IDLE_TEST_SECONDS = 5.0
 
 _logger = logging.getLogger(__name__)
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 CARD_SECONDS = 15.0
 """How long a card counts; nodes exchange cards several times as often."""
-IDLE_STALE_SECONDS = 10.0
-"""An idle engine tests itself every two seconds."""
+IDLE_STALE_SECONDS = 15.0
+"""An idle engine tests itself every five seconds."""
 BUSY_STALE_SECONDS = 60.0
 """A busy engine gives a sign after each chunk and step, the longest of which is far shorter on any machine of use."""
 
