@@ -14,7 +14,7 @@ import yaml
 from kakeya_ops.deploy.context import HostContext, Timing
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 from kakeya_ops.observe.places import Places
-from kakeya_ops.observe.state import HostState, ModelFacts, Python, Unknown
+from kakeya_ops.observe.state import HostState, ModelFacts, Unknown
 from kakeya_ops.remote.runner import Runner
 
 QUICK = Timing(healthy=20.0, poll=0.05, gone=10.0, retry=0.01, retries=5, pid=5.0)
@@ -115,4 +115,4 @@ def make_context(
     )
 
 
-__all__ = ["QUICK", "Notes", "Python", "found_files", "make_context", "make_inventory", "make_state"]
+__all__ = ["QUICK", "Notes", "found_files", "make_context", "make_inventory", "make_state"]
