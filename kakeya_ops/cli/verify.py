@@ -11,7 +11,7 @@ from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import ExitCode, InputError
 from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
 from kakeya_ops.inventory.fields import is_unspecified
-from kakeya_ops.secret import Secret, read_fleet_key
+from kakeya_ops.secret import Secret, read_fleet_keys
 from kakeya_ops.settings import expand_here
 
 app = typer.Typer(help="Prove that the fleet does what it is for.", no_args_is_help=True)
@@ -45,7 +45,7 @@ def remote_prefill(
     inventory = load_inventory(find_inventory(context.inventory_path))
     options = ProbeOptions(
         url=url or head_url(inventory),
-        fleet_key=fleet_key(inventory),
+        fleet_keys=fleet_keys(inventory),
         min_tokens=min_tokens,
         worker=worker,
         api_key=read_api_key(api_key_file) if api_key_file else None,
@@ -64,14 +64,17 @@ def head_url(inventory: Inventory) -> str:
     return f"http://{f'[{address}]' if ':' in address else address}:{api.port}"
 
 
-def fleet_key(inventory: Inventory) -> Secret:
-    """The fleet's key, on this machine. Raises `InputError` if it is missing or the fleet has none."""
+def fleet_keys(inventory: Inventory) -> tuple[Secret, ...]:
+    """The fleet's keys on this machine, two while they are being rotated.
+
+    Raises `InputError` if there is none.
+    """
     if inventory.fleet.key_file is None:
         raise InputError(
             "the fleet is unsigned, so nothing that it says can be proved",
             hint="name a key file in fleet.key_file of the inventory",
         )
-    return read_fleet_key(expand_here(inventory.fleet.key_file))
+    return read_fleet_keys(expand_here(inventory.fleet.key_file))
 
 
 def read_api_key(path: Path) -> Secret:
@@ -85,4 +88,4 @@ def read_api_key(path: Path) -> Secret:
     return Secret(key.encode())
 
 
-__all__ = ["app", "fleet_key", "head_url", "read_api_key", "remote_prefill", "verify"]
+__all__ = ["app", "fleet_keys", "head_url", "read_api_key", "remote_prefill", "verify"]

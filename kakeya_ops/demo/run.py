@@ -22,7 +22,7 @@ from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.demo.smollm2 import prepare_smollm2
 from kakeya_ops.errors import PeerError
 from kakeya_ops.model.directory import ModelDirectory
-from kakeya_ops.secret import read_fleet_key
+from kakeya_ops.secret import read_fleet_keys
 from kakeya_ops.settings import user_cache_folder
 from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.verify.probe import ProbeOptions, run_probe
@@ -165,7 +165,7 @@ def _ask_and_prove(fleet: DemoFleet, view: DemoView, *, tiny: bool) -> DemoOutco
             request_id, answer = head.chat(plan.model.name, _QUESTION, _ANSWER_TOKENS)
         receipt = head.receipt(request_id)
         with view.step("proving it"), view.progress("proving it") as tell:
-            report = run_probe(ProbeOptions(plan.url, read_fleet_key(plan.key_file)), tell)
+            report = run_probe(ProbeOptions(plan.url, read_fleet_keys(plan.key_file)), tell)
         network = head.network()
     pids = {name: child.pid for name, child in fleet.children.items()}
     return DemoOutcome(plan, pids, network, _QUESTION, answer, receipt, report, tiny)

@@ -74,7 +74,8 @@ def _head_settings(startup: Startup) -> HeadSettings:
         policy=prefill.policy,
         min_tokens=prefill.min_tokens,
         require_remote=prefill.require_remote,
-        concurrency=startup.host.queue,
+        concurrency=startup.inventory.model_serving.concurrency,
+        queue=startup.host.queue,
     )
 
 

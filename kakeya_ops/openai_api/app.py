@@ -25,6 +25,7 @@ from kakeya_ops.errors import EngineError, SignatureRejected
 from kakeya_ops.openai_api.bodies import read_json_body
 from kakeya_ops.openai_api.errors import ApiError, ClientGone, describe_failure
 from kakeya_ops.openai_api.generation import Delta, Generation, Transcript
+from kakeya_ops.openai_api.hosts import LoopbackHosts
 from kakeya_ops.openai_api.prompts import Prepare, Prepared, prepare_chat, prepare_text
 from kakeya_ops.openai_api.requests import ChatBody, CompletionParameters, TextBody, parse_body
 from kakeya_ops.openai_api.responses import ChatShape, Heading, TextShape, describe_model, describe_usage
@@ -43,7 +44,7 @@ def make_openai_app(head: Head, settings: ApiSettings, more_routes: Sequence[Bas
     """
     app = Starlette(
         routes=[*more_routes, *openai_routes(head, settings)],
-        middleware=[Middleware(RequestIds)],
+        middleware=[Middleware(RequestIds), *([Middleware(LoopbackHosts)] if settings.keys is None else [])],
         exception_handlers={
             ApiError: _on_api_error,
             EngineError: _on_engine_error,

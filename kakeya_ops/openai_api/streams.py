@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -47,6 +48,9 @@ def timed_out(limits: ApiLimits) -> ApiError:
     return ApiError(504, f"the answer took longer than {limits.request_seconds:g} s", code="request_timeout")
 
 
+_FAREWELL_SECONDS = 10.0
+
+
 class EventStream(Response):
     """The answer to one request as a stream. It starts when it is sent, and ends when its client goes.
 
@@ -89,7 +93,10 @@ class EventStream(Response):
             raise error
         _log.error("request %s failed in its stream", self._task.request.decode.request_id, exc_info=error)
         body = f"data: {json.dumps(error.body)}\n\n".encode()
-        await send({"type": "http.response.body", "body": body, "more_body": False})
+        # A client that takes nothing would hold the connection for ever.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _await_prefix(self, generation: Generation) -> PrefixReady | None:
         loop = asyncio.get_running_loop()

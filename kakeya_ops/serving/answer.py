@@ -28,7 +28,7 @@ class Answer:
         self._lock = threading.Lock()
         self._ticket: Ticket | None = None
         self._make_receipt: MakeReceipt | None = None
-        self._ended = False
+        self._ended = threading.Event()
 
     def cancel(self) -> None:
         """Stop at the next step, chunk or frame."""
@@ -76,9 +76,14 @@ class Answer:
     def end(self) -> None:
         """Give the place back; once."""
         with self._lock:
-            ended, self._ended = self._ended, True
-        if not ended:
+            first = not self._ended.is_set()
+            self._ended.set()
+        if first:
             self._on_end()
+
+    def wait(self) -> None:
+        """Wait for the end."""
+        self._ended.wait()
 
 
 __all__ = ["Answer", "MakeReceipt"]

@@ -31,20 +31,25 @@ from kakeya_ops.serving.receipts import Receipt
 from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose
 from kakeya_ops.wire.signing import new_nonce
 
+_CONTEXT_TOKENS = 8192
+"""Of a model that does not say how much it takes, where the inventory does not say either."""
+
 
 @dataclass(frozen=True)
 class HeadSettings:
-    """The inventory's `prefill` section, and how many requests may be under way at once.
+    """The inventory's `prefill` section, and what the memory verdict reckons with.
 
-    `context_tokens` bounds prompt and answer of a model that does not say itself how much it takes.
+    `concurrency` requests are served at once, `queue` more may wait; `context_tokens` bounds prompt and answer
+    together, besides the model itself.
     """
 
     model_id: str
-    context_tokens: int = 8192
+    context_tokens: int | None = None
     policy: Policy = "measured"
     min_tokens: int = 128
     require_remote: bool = False
     concurrency: int = 64
+    queue: int = 0
 
 
 class HeadService:
@@ -53,7 +58,8 @@ class HeadService:
     def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
         self.model_id = settings.model_id
         self.text = engine.text
-        self.context_tokens = engine.context_tokens or settings.context_tokens
+        bounds = [bound for bound in (engine.context_tokens, settings.context_tokens) if bound]
+        self.context_tokens = min(bounds, default=_CONTEXT_TOKENS)
         self.vocabulary_size = engine.vocabulary_size
         self.identity = engine.identity
         self.runtime = engine.runtime
@@ -63,7 +69,7 @@ class HeadService:
         self.ledger = Ledger(node, engine)
         self._engine = engine
         self._neighbourhood = neighbourhood
-        self._places = threading.BoundedSemaphore(settings.concurrency)
+        self._places = threading.BoundedSemaphore(settings.concurrency + settings.queue)
         self._requests = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="request")
         self._lookups = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="lookup")
 
@@ -95,9 +101,13 @@ class HeadService:
         """Everything up to the engine, on a thread of its own. Whatever goes wrong ends this answer alone."""
         try:
             answer.seconds["queued"] = answer.elapsed()
+            if answer.stop.stopped:
+                raise Cancelled
             self._start(answer)
         except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever waits is told
             answer.fail(error)
+        # Its place among those that are served at once is free only now.
+        answer.wait()
 
     def _start(self, answer: Answer) -> None:
         prompt = self._name(answer.request)

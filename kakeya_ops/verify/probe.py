@@ -45,10 +45,10 @@ REQUESTS = (
 
 @dataclass(frozen=True)
 class ProbeOptions:
-    """What to probe. `fleet_key` signs the demands and is what receipts are checked against."""
+    """What to probe. The first of `fleet_keys` signs the demands; any of them may have signed receipts."""
 
     url: str
-    fleet_key: Secret
+    fleet_keys: Sequence[Secret]
     min_tokens: int = 128
     worker: str | None = None
     api_key: Secret | None = None
@@ -107,7 +107,7 @@ class _Probe:
         self._tell("waiting for the worker's next card")
         after = self._look_until(lambda now: _includes_job(_named(_cards(now), card.get("node")), cold))
         evidence = Evidence(
-            keys=(self._options.fleet_key,),
+            keys=tuple(self._options.fleet_keys),
             min_tokens=self._options.min_tokens,
             head=head,
             head_after=Facts("head's own card afterwards", after.get("head")),
@@ -150,7 +150,7 @@ class _Probe:
     def _ask(self, label: str, modes: frozenset[str], body: bytes) -> Answer:
         self._tell(f"sending the {label} request")
         nonce = new_nonce()
-        directive = sign_directive(self._options.fleet_key, modes, nonce, body_digest(body), time.time())
+        directive = sign_directive(self._options.fleet_keys[0], modes, nonce, body_digest(body), time.time())
         completion = self._client.complete(body, {DIRECTIVE_HEADER: directive})
         answer = self._answers[label] = Answer(
             label=label,

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kakeya_ops.cli.main import app
-from kakeya_ops.cli.verify import fleet_key, head_url, read_api_key
+from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode, InputError
 from kakeya_ops.inventory import Inventory, parse_inventory
 from verify.samples import KEY, worker_card
@@ -109,7 +109,7 @@ def test_the_head_is_asked_where_it_can_be_reached(bind: str, url: str) -> None:
 
 def test_an_unsigned_fleet_cannot_be_proved() -> None:
     with pytest.raises(InputError, match="unsigned"):
-        fleet_key(parsed(inventory(key="null", address="127.0.0.1")))
+        fleet_keys(parsed(inventory(key="null", address="127.0.0.1")))
 
 
 def test_an_api_key_is_read_from_its_file(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def meet(fleet: LoopbackFleet, instance: str) -> None:
 def test_the_kv_of_another_prompt_under_the_right_names(liars: LoopbackFleet) -> None:
     with worker_inside(liars, "worker", ForeignKv) as node:
         meet(liars, node.instance)
-        report = run_probe(ProbeOptions(liars.head.url, liars.key), lambda line: None)
+        report = run_probe(ProbeOptions(liars.head.url, (liars.key,)), lambda line: None)
     assert [check.name for check in report.checks if check.verdict != "ok"] == ["same tokens"]
 
 
@@ -80,7 +80,7 @@ def test_a_receipt_that_is_not_the_truth(
         assert receipt["remote"] is None
         assert liars.head.counters()["by_reason"]["corrupt"] == before + 1
         liars.head.wait_for_peer("worker")
-        report = run_probe(ProbeOptions(liars.head.url, liars.key), lambda line: None)
+        report = run_probe(ProbeOptions(liars.head.url, (liars.key,)), lambda line: None)
         failed = {check.name for check in report.checks if check.verdict == "failed"}
         assert "remote compute, no fallback" in failed
     local, _ = liars.head.complete(prompt, "local")

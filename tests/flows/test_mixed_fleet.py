@@ -72,7 +72,7 @@ def fleet(mixed: LoopbackFleet) -> LoopbackFleet:
 
 
 def probe(fleet: LoopbackFleet, worker: str) -> VerifyReport:
-    options = ProbeOptions(fleet.head.url, fleet.key, worker=worker, api_key=fleet.head.client_key)
+    options = ProbeOptions(fleet.head.url, (fleet.key,), worker=worker, api_key=fleet.head.client_key)
     return run_probe(options, lambda line: None)
 
 
@@ -179,7 +179,7 @@ def test_without_a_worker_a_strict_head_says_so(fleet: LoopbackFleet) -> None:
 
 def test_the_probe_passes_on_a_strict_head(fleet: LoopbackFleet) -> None:
     strict = fleet.heads["strict"]
-    report = run_probe(ProbeOptions(strict.url, fleet.key, api_key=strict.client_key), lambda line: None)
+    report = run_probe(ProbeOptions(strict.url, (fleet.key,), api_key=strict.client_key), lambda line: None)
     assert [check for check in report.checks if check.verdict != "ok"] == []
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from kakeya_ops.demo.fleet import WORKER, Child, DemoFleet, write_fleet
 from kakeya_ops.demo.interruption import Interruption
-from kakeya_ops.secret import read_fleet_key
+from kakeya_ops.secret import read_fleet_keys
 from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.verify.probe import ProbeOptions, run_probe
 from kakeya_ops.verify.workers import find_workers
@@ -45,7 +45,7 @@ def test_kv_of_another_prompt_is_found_out_though_every_signature_is_right(tmp_p
     with LyingFleet(plan, Interruption()) as fleet, HeadClient(plan.url) as head:
         fleet.wait_for("the head's start", head.healthy, 60)
         fleet.wait_for("their meeting", lambda: bool(find_workers(head.network()["nodes"])[1]), 60)
-        report = run_probe(ProbeOptions(plan.url, read_fleet_key(plan.key_file)), lambda _: None)
+        report = run_probe(ProbeOptions(plan.url, read_fleet_keys(plan.key_file)), lambda _: None)
     wrong = [check for check in report.checks if check.verdict != "ok"]
     assert [check.name for check in wrong] == ["same tokens"], report
     assert "differs from the local one" in wrong[0].detail

@@ -30,7 +30,7 @@ def url(head: ScriptedHead) -> Iterator[str]:
 
 
 def probed(url: str, **options: Any) -> VerifyReport:
-    return run_probe(ProbeOptions(url, KEY, **options), lambda _: None)
+    return run_probe(ProbeOptions(url, (KEY,), **options), lambda _: None)
 
 
 def failing(report: VerifyReport) -> dict[str, str]:

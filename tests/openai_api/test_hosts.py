@@ -1,0 +1,42 @@
+"""A keyless API answers to loopback names alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kakeya_ops.openai_api.hosts import LoopbackHosts, is_loopback_host
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "localhost:8080", "127.0.0.1:8080", "127.0.0.53", "[::1]:8080", "LOCALHOST"]
+)
+def test_loopback_names_are_known(host: str) -> None:
+    assert is_loopback_host(host)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:80", "192.168.0.7", "", "[::1", "a@b:x"]
+)
+def test_other_names_are_not(host: str) -> None:
+    assert not is_loopback_host(host)
+
+
+@pytest.mark.parametrize(("host", "status"), [(b"evil.example", 403), (b"127.0.0.1:1", 204), (None, 204)])
+def test_a_page_under_another_name_is_refused(host: bytes | None, status: int) -> None:
+    sent: list[Any] = []
+
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    scope = {"type": "http", "headers": [(b"host", host)] if host else []}
+    asyncio.run(LoopbackHosts(inner)(scope, receive, send))
+    assert sent[0]["status"] == status
