@@ -29,9 +29,23 @@ def loaded_diff(plan: HostPlan) -> list[str]:
     return _diff(old, new, f"arguments loaded in {jobs[0].domain.target}", "planned")
 
 
+def served_diff(plan: HostPlan) -> list[str]:
+    """The inventory that the service is served from against the one that it shall be: the values that change."""
+    if plan.desired is None or plan.state.served is None:
+        return []
+    return _diff(
+        plan.state.served, plan.desired.inventory, f"inventory that {plan.host.name} is served from", "planned"
+    )
+
+
+def plan_diff(plan: HostPlan) -> list[str]:
+    """Everything that would change in the service."""
+    return plist_diff(plan) + loaded_diff(plan) + served_diff(plan)
+
+
 def _diff(old: bytes, new: bytes, old_name: str, new_name: str) -> list[str]:
     before, after = (redact(data.decode("utf-8", "replace")).splitlines() for data in (old, new))
     return list(difflib.unified_diff(before, after, old_name, new_name, lineterm="", n=2))
 
 
-__all__ = ["loaded_diff", "plist_diff"]
+__all__ = ["loaded_diff", "plan_diff", "plist_diff", "served_diff"]

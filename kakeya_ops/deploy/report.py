@@ -8,7 +8,7 @@ from typing import Any
 
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check
-from kakeya_ops.deploy.diff import loaded_diff, plist_diff
+from kakeya_ops.deploy.diff import plan_diff
 from kakeya_ops.deploy.plan import HostPlan, Plan
 from kakeya_ops.errors import ExitCode, KakeyaError
 
@@ -49,7 +49,7 @@ def _describe_host(plan: HostPlan) -> dict[str, Any]:
         "after": plan.after,
         "reasons": list(plan.reasons),
         "steps": [step.title for step in plan.steps],
-        "diff": plist_diff(plan) + loaded_diff(plan),
+        "diff": plan_diff(plan),
         "gate": None if plan.gate is None else asdict(plan.gate),
     }
 

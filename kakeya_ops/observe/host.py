@@ -74,6 +74,7 @@ class _Findings:
             plist=self._content("plist"),
             generation=self._link("current"),
             previous=self._link("previous"),
+            served=self._content("served"),
             programs=frozenset(line.split("/")[-2] for line in self._get("programs").text.split("\n") if line),
             key=self._key(),
             identity=self._content("identity"),

@@ -30,6 +30,7 @@ probe console stat -f %u /dev/console
 probe disk df -Pk "$HOME"
 show plist "$plist"
 show identity "$identity"
+show served "$root/current/inventory.yaml"
 show lock "$root/lock/owner.json"
 there "$root/lock" && probe locked true
 probe current readlink "$root/current"

@@ -73,7 +73,8 @@ class ModelFacts:
 class HostState:
     """One host as it is now. `domains` are the launchd domains of the user that exist.
 
-    `lock` is what its holder wrote, empty when it wrote nothing yet, None when nobody holds it.
+    `lock` is what its holder wrote, empty when it wrote nothing yet, None when nobody holds it. `served` is the
+    inventory that the current generation is served from.
     """
 
     host: str
@@ -99,6 +100,7 @@ class HostState:
     lock: bytes | None
     health: Fact[Health | None]
     card: Fact[Card]
+    served: bytes | None = None
 
     @property
     def job(self) -> Job | None:

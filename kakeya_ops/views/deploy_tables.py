@@ -13,7 +13,7 @@ from rich.text import Text
 
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check
-from kakeya_ops.deploy.diff import loaded_diff, plist_diff
+from kakeya_ops.deploy.diff import plan_diff
 from kakeya_ops.deploy.lock import Holder
 from kakeya_ops.deploy.plan import HostPlan, Plan
 from kakeya_ops.units import render_seconds
@@ -112,7 +112,7 @@ def _host_view(host: HostPlan) -> Iterator[RenderableType]:
         yield Text(f"  - {visible(reason)}")
     if host.gate is not None:
         yield Text(f"  memory: {host.gate.answer}: {visible(host.gate.reason)}")
-    for line in plist_diff(host) + loaded_diff(host):
+    for line in plan_diff(host):
         yield Text(f"    {visible(line)}", style=_DIFF_STYLES.get(line[:1], ""))
     titles = ("take the lock", *(step.title for step in host.steps), "write the audit log, release the lock")
     for number, title in enumerate(titles, 1):

@@ -130,6 +130,7 @@ def bare(name: str, **changes: Any) -> HostState:
         plist=None,
         generation=None,
         previous=None,
+        served=None,
         programs=frozenset(),
         key=None,
         identity=None,

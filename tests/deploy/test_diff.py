@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from deploy.states import job, planner, settled
-from kakeya_ops.deploy.diff import loaded_diff, plist_diff
+from kakeya_ops.deploy.diff import loaded_diff, plan_diff, plist_diff, served_diff
 from kakeya_ops.deploy.plan import HostPlan
 
 PLANNER = planner()
@@ -36,6 +36,15 @@ def test_what_launchd_has_loaded_is_compared_too() -> None:
     lines = loaded_diff(plan(jobs=(job(wanted, arguments=("/bin/sleep", "1")),)))
     assert "-/bin/sleep" in lines
     assert "gui/501" in lines[0]
+
+
+def test_the_values_that_change_are_shown() -> None:
+    wanted = plan().desired
+    assert wanted is not None
+    lines = plan_diff(plan(plist=b"x", served=wanted.inventory.replace(b"block_tokens: 64", b"block_tokens: 32")))
+    assert "-  block_tokens: 32" in lines
+    assert "+  block_tokens: 64" in lines
+    assert served_diff(plan(served=wanted.inventory)) == []
 
 
 def test_secrets_of_the_old_file_are_hidden() -> None:
