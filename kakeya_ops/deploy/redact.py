@@ -8,12 +8,12 @@ from kakeya_ops.secret import Secret
 
 HIDDEN = "[redacted]"
 
+_NAMES = "api[_-]?key|secret|token|passw(?:or)?d|fleet[_-]?key"
 _PATTERNS = (
     re.compile(r"(?i)(authorization[\"']?\s*[:=]\s*[\"']?)[^\r\n\"']+"),
     re.compile(r"(?i)(\bbearer\s+)[A-Za-z0-9._~+/=-]+"),
-    re.compile(
-        r"(?i)([a-z0-9_-]*(?:api[_-]?key|secret|token|passw(?:or)?d|fleet[_-]?key)[a-z0-9_-]*[\"']?\s*[:=]\s*[\"']?)[^\s\"',;&}]+"
-    ),
+    # A count such as max_tokens: 512 is no secret.
+    re.compile(rf"(?i)([\w-]*(?:{_NAMES})[\w-]*[\"']?\s*[:=]\s*[\"']?)(?!\d{{1,9}}(?![\w.-]))[^\s\"',;&}}]+"),
     re.compile(r"(\bmac=)[0-9a-fA-F]{16,}"),
     re.compile(r"(\b(?:sk|hf|ghp|gho|xox[abp])[-_])[A-Za-z0-9_-]{8,}"),
 )

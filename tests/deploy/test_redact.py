@@ -39,7 +39,16 @@ def test_what_looks_like_a_secret_is_hidden(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["prompt_tokens 128", "tokens/s 3.5", "block 0123456789abcdef0123", "<key>Label</key>", ""]
+    "text",
+    [
+        "prompt_tokens 128",
+        "block_tokens: 64",
+        '{"max_tokens": 512}',
+        "tokens/s 3.5",
+        "block 0123456789abcdef0123",
+        "<key>Label</key>",
+        "",
+    ],
 )
 def test_the_rest_stays(text: str) -> None:
     assert redact(text, None) == text
