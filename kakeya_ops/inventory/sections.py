@@ -182,7 +182,7 @@ class Endpoint(Section):
     port: Port
     """TCP port of the node's peer server."""
     priority: int = Field(default=50, ge=0, le=1000)
-    """Which endpoint is tried first while none has been measured: the highest."""
+    """Which endpoint is used until their speed is known, and of those that are about equally fast: the highest."""
     trusted: bool = False
     """Whether nobody else can listen on this network (a cable between two Macs), so that KV may go in clear."""
 
@@ -226,7 +226,7 @@ class Host(Defaults):
     """Memory for this node's pool of blocks in GiB; null: that of the cache section."""
     api: Api | None = None
     """Where the head serves the OpenAI API; a head must have it, nobody else may."""
-    endpoints: tuple[Endpoint, ...] = ()
+    endpoints: tuple[Endpoint, ...] = Field(default=(), max_length=16)
     """The ways to reach this node's peer port; a worker or cache has at least one."""
 
     def contradictions(self) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ _SENTENCES = {
     "string_too_long": "must not be longer than {max_length} characters",
     "string_too_short": "must not be empty",
     "string_type": "must be text, not {input}",
+    "too_long": "must have at most {max_length} items, not {actual_length}",
     "too_short": "must not be empty",
     "tuple_type": "must be a list, not {input}",
     "value_error": "{error}",

@@ -83,6 +83,12 @@ def test_faults_between_sections_are_told_beside_faults_within_them(faults: Faul
         ("role: worker", "role: slave", "hosts.worker.role", "must be 'head', 'worker' or 'cache', not 'slave'"),
         ("  worker:", "  Worker_1:", "hosts.Worker_1", "lower-case letters"),
         ("  worker:", "  all:", "hosts.all", "'all' already means every host"),
+        (
+            "[{network: loopback, address: 127.0.0.1, port: 5002}]",
+            "[" + ", ".join(f"{{network: lan, address: 10.0.0.2, port: {port}}}" for port in range(1, 18)) + "]",
+            "hosts.worker.endpoints",
+            "must have at most 16 items, not 17",
+        ),
         ("role: head", "role: worker", "hosts.head.api", "only a head serves the API, and this host is a worker"),
         ("role: worker", "role: worker\n    memory_gb: .nan", "hosts.worker.memory_gb", "must be a finite number"),
         ("role: worker", "role: worker\n    queue: 0", "hosts.worker.queue", "must be at least 1, not 0"),
