@@ -40,15 +40,27 @@ class NonceBook:
         expiry = time_seconds + self._window_seconds
         with self._lock:
             self._forget(now)
+            if abs(now - time_seconds) > self._window_seconds:
+                raise self._out_of_step(time_seconds - now)
             # Also when the clock is set back: what is forgotten must not become fresh again.
-            if abs(now - time_seconds) > self._window_seconds or expiry <= self._forgotten_until:
-                raise SignatureRejected("message rejected: stale")
+            if expiry <= self._forgotten_until:
+                raise SignatureRejected(
+                    "message rejected: stale, from before the receiver started or set its clock back"
+                )
             if nonce in self._used:
                 raise SignatureRejected("message rejected: replayed")
             if len(self._used) >= self._limit:
                 raise SignatureRejected("message rejected: too many nonces")
             self._used.add(nonce)
             heapq.heappush(self._expiries, (expiry, nonce))
+
+    def _out_of_step(self, ahead_seconds: float) -> SignatureRejected:
+        apart = f"{abs(ahead_seconds):.1f} seconds {'ahead of' if ahead_seconds > 0 else 'behind'}"
+        return SignatureRejected(
+            f"message rejected: stale, the sender's clock is {apart} the receiver's",
+            hint="turn on time synchronisation on both machines: "
+            f"their clocks may differ by {self._window_seconds:g} seconds at most",
+        )
 
     def _forget(self, now: float) -> None:
         while self._expiries and self._expiries[0][0] < now:

@@ -33,6 +33,17 @@ def test_what_is_older_or_from_the_future_is_stale(skew_seconds: float) -> None:
     assert len(book) == 0
 
 
+@pytest.mark.parametrize(
+    ("skew_seconds", "told"), [(-90.25, "90.2 seconds behind"), (3600.0, "3600.0 seconds ahead of")]
+)
+def test_clocks_that_differ_too_much_are_told_by_how_much(skew_seconds: float, told: str) -> None:
+    with pytest.raises(SignatureRejected, match=f"stale, the sender's clock is {told} the receiver's") as caught:
+        NonceBook().admit("a", NOW + skew_seconds, NOW)
+    assert caught.value.hint is not None
+    assert "time synchronisation" in caught.value.hint
+    assert "60 seconds" in caught.value.hint
+
+
 def test_a_full_book_refuses_instead_of_forgetting() -> None:
     book = NonceBook(limit=2)
     book.admit("a", NOW, NOW)
@@ -58,8 +69,9 @@ def test_a_clock_that_is_set_back_makes_nothing_fresh_again() -> None:
 
 def test_what_was_sent_before_the_process_started_is_stale() -> None:
     book = NonceBook(opened_at=NOW)
-    with pytest.raises(SignatureRejected, match="stale"):
+    with pytest.raises(SignatureRejected, match="stale, from before the receiver started") as caught:
         book.admit("a", NOW - 1, NOW + 1)
+    assert caught.value.hint is None
     book.admit("b", NOW + 1, NOW + 1)
 
 
