@@ -11,15 +11,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from kakeya_ops.errors import PeerError
 from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
 from kakeya_ops.peer.client import PeerClient
 from kakeya_ops.peer.connection import Endpoint, StopFlag, Timeouts
 from kakeya_ops.serving.card_book import Conflict, DuplicateNode
+from kakeya_ops.serving.links import Link, best_link
 from kakeya_ops.serving.node import Node
 from kakeya_ops.units import NodeId
 
@@ -32,32 +31,6 @@ _TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0, silence_seconds=10.
 _JOIN_SECONDS = 10.0
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Link:
-    """The best way to a node at present. What was not measured yet is None, as is `last_error` when all is well."""
-
-    endpoint: Endpoint
-    rtt_seconds: float | None
-    bytes_per_second: float | None
-    last_error: str | None
-
-    @property
-    def up(self) -> bool:
-        """Whether the last exchange over it worked."""
-        return self.last_error is None and self.rtt_seconds is not None
-
-    def to_json(self) -> dict[str, Any]:
-        """A plain value."""
-        return {
-            "network": self.endpoint.network,
-            "address": self.endpoint.address,
-            "port": self.endpoint.port,
-            "rtt_seconds": self.rtt_seconds,
-            "bytes_per_second": self.bytes_per_second,
-            "last_error": self.last_error,
-        }
 
 
 class Exchange:
@@ -116,18 +89,22 @@ class Exchange:
 
     def links(self) -> dict[str, Link]:
         """The best way to each node of the inventory; one that fails is told as long as there is no better."""
-        return {node: best.link() for node, ways in self._ways.items() if (best := _best(ways))}
+        best = {node: best_link(way.link() for way in ways) for node, ways in self._ways.items()}
+        return {node: link for node, link in best.items() if link}
 
-    def client(self, node: str) -> PeerClient | None:
-        """A client of `node` over its best way, or None if no way works."""
-        best = _best(self._ways.get(NodeId(node), ()))
-        return best.client if best and best.link().up else None
+    def client(self, node: str, link: Link) -> PeerClient | None:
+        """A client of `node` over `link`, or None if that does not work now."""
+        way = self._way(node, link.endpoint)
+        return way.client if way and way.link().up else None
 
-    def observe_transfer(self, node: str, nbytes: int, seconds: float) -> None:
-        """Learn the rate of the best way to `node` from a transfer that nothing else held up."""
-        best = _best(self._ways.get(NodeId(node), ()))
-        if best and nbytes >= _LEAST_TRANSFER_BYTES and seconds > 0:
-            best.rates.append(nbytes / seconds)
+    def observe_transfer(self, node: str, endpoint: Endpoint, nbytes: int, seconds: float) -> None:
+        """Learn the rate of the way to `node` by `endpoint` from a transfer over it that nothing else held up."""
+        way = self._way(node, endpoint)
+        if way and nbytes >= _LEAST_TRANSFER_BYTES and seconds > 0:
+            way.rates.append(nbytes / seconds)
+
+    def _way(self, node: str, endpoint: Endpoint) -> _Way | None:
+        return next((way for way in self._ways.get(NodeId(node), ()) if way.endpoint == endpoint), None)
 
     def _watch(self, way: _Way) -> None:
         while not self._stop.stopped:
@@ -180,17 +157,8 @@ class _Way:
             rtt_seconds=statistics.median(rtts) if rtts else None,
             bytes_per_second=statistics.median(rates) if rates else None,
             last_error=self.error,
+            priority=self.priority,
         )
 
 
-def _best(ways: Sequence[_Way]) -> _Way | None:
-    """One that works before one that does not, then by priority, then by RTT."""
-
-    def rank(way: _Way) -> tuple[bool, int, float]:
-        link = way.link()
-        return not link.up, -way.priority, link.rtt_seconds or 0.0
-
-    return min(ways, key=rank, default=None)
-
-
-__all__ = ["PERIOD_SECONDS", "Exchange", "Link"]
+__all__ = ["PERIOD_SECONDS", "Exchange"]

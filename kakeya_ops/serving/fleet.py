@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kakeya_ops.kv.identity import Runtime
+from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference, find_difference
-from kakeya_ops.serving.exchange import Exchange, Link
+from kakeya_ops.serving.exchange import Exchange
+from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.sources import PeerSource
 from kakeya_ops.serving.standing import Standing
 from kakeya_ops.wire.cards import Card, Role
@@ -73,9 +76,10 @@ class Fleet:
         """See `Neighbourhood.succeeded`."""
         self._standing.succeeded(node)
 
-    def transferred(self, node: str, count_bytes: int, seconds: float) -> None:
-        """Take a finished transfer as a measurement of the link to `node`."""
-        self._exchange.observe_transfer(node, count_bytes, seconds)
+    def transferred(self, remote: RemotePart) -> None:
+        """See `Neighbourhood.transferred`."""
+        endpoint = Endpoint(remote.link["address"], remote.link["port"], remote.link["network"])
+        self._exchange.observe_transfer(remote.node, endpoint, remote.payload_bytes, remote.transfer_seconds)
 
     def _judge(self, name: str, card: Card | None, link: Link | None, *, conflict: bool) -> Known:
         if card is None:
@@ -86,8 +90,10 @@ class Fleet:
         return Known(name, card.role, card, link, difference, usable, conflict)
 
     def _source(self, known: Known) -> PeerSource | None:
-        client = self._exchange.client(known.node)
-        if client is None or known.card is None or known.link is None:
+        if known.card is None or known.link is None:
+            return None
+        client = self._exchange.client(known.node, known.link)
+        if client is None:
             return None
         return PeerSource(known.card, client, self._node.identity.digest, known.link.to_json())
 

@@ -184,7 +184,7 @@ class HeadService:
             return
         self._neighbourhood.succeeded(node)
         if remote.kind == "import":
-            self._neighbourhood.transferred(node, remote.payload_bytes, remote.transfer_seconds)
+            self._neighbourhood.transferred(remote)
 
     def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
         """Refuse a local prefill where the inventory demands a remote one."""

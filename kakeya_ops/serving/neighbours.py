@@ -12,6 +12,7 @@ from kakeya_ops.errors import PeerError, PeerTimeout
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.gather import Source
 from kakeya_ops.serving.prompts import Prompt
+from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.scheduler import Candidate
 
 LOOKUP_SECONDS = 0.25
@@ -46,8 +47,8 @@ class Neighbourhood(Protocol):
     def succeeded(self, node: str) -> None:
         """Take `node` as healthy again."""
 
-    def transferred(self, node: str, count_bytes: int, seconds: float) -> None:
-        """Take a finished transfer as a measurement of the link to `node`."""
+    def transferred(self, remote: RemotePart) -> None:
+        """Take a finished transfer as a measurement of the link that it used."""
 
 
 @dataclass(frozen=True)

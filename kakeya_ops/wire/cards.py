@@ -13,7 +13,11 @@ Number = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float
 
 
 class Endpoint(WireBody):
-    """Where a node listens for peers; of several that work, the highest `priority` is tried first."""
+    """Where a node listens for peers.
+
+    Of several that work the fastest is used; the highest `priority` decides until their speed is known, and of those
+    that are about equally fast.
+    """
 
     network: Name
     address: Name

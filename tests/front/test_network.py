@@ -11,8 +11,8 @@ from kakeya_ops.front.network import describe_node, describe_request, describe_s
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference
 from kakeya_ops.serving.counters import CounterName, Counters
-from kakeya_ops.serving.exchange import Link
 from kakeya_ops.serving.fleet import Known
+from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.receipts import Fallback
 from serving.running import make_cache
 from serving.test_receipts import RECEIPT

@@ -15,6 +15,7 @@ from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.neighbours import Neighbour
 from kakeya_ops.serving.node import Node, NodeSettings
+from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.units import NodeId
 from openai_api.fronts import MODEL, Front, serve_app
 
@@ -32,7 +33,7 @@ class Nobody:
 
     def succeeded(self, node: str) -> None: ...
 
-    def transferred(self, node: str, count_bytes: int, seconds: float) -> None: ...
+    def transferred(self, remote: RemotePart) -> None: ...
 
 
 @pytest.fixture(scope="module")

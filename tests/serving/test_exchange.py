@@ -8,7 +8,8 @@ import pytest
 
 from faults.proxy import FaultProxy
 from kakeya_ops.inventory import Endpoint
-from kakeya_ops.serving.exchange import Exchange, Link
+from kakeya_ops.serving.exchange import Exchange
+from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.node import Node
 from kakeya_ops.units import NodeId
 from serving.running import DEADLINE_SECONDS, Served, make_cache
@@ -75,14 +76,16 @@ def test_cards_are_passed_on_by_a_third_node(peer: Served) -> None:
 def test_a_peer_that_goes_and_comes_back(peer: Served, proxy: FaultProxy) -> None:
     with exchanging(make_cache("me"), {"peer": [at(proxy.port)]}) as exchange:
         wait(exchange, lambda: exchange.links()["peer"].up)
-        assert exchange.client("peer") is not None
+        link = exchange.links()["peer"]
+        assert exchange.client("peer", link) is not None
+        assert exchange.client("nobody", link) is None
         proxy.set("refuse")
         proxy.sever()
         wait(exchange, lambda: not exchange.links()["peer"].up)
         error = exchange.links()["peer"].last_error
         assert error is not None
         assert error.startswith("peer: ")
-        assert exchange.client("peer") is None
+        assert exchange.client("peer", link) is None
         proxy.heal()
         wait(exchange, lambda: exchange.links()["peer"].up)
 
@@ -122,14 +125,26 @@ def test_of_equal_ways_the_quicker_is_best(peer: Served, proxy: FaultProxy) -> N
 def test_a_rate_is_the_median_of_transfers_that_are_long_enough(peer: Served) -> None:
     with exchanging(make_cache("me"), {"peer": [at(peer.port)]}) as exchange:
         wait(exchange, lambda: exchange.links()["peer"].up)
+        end = exchange.links()["peer"].endpoint
         assert exchange.links()["peer"].bytes_per_second is None
         for nbytes, seconds in ((1000, 1.0), (10**6, 0.0)):
-            exchange.observe_transfer("peer", nbytes, seconds)
+            exchange.observe_transfer("peer", end, nbytes, seconds)
         assert exchange.links()["peer"].bytes_per_second is None
         for nbytes, seconds in ((10**6, 1.0), (10**6, 0.5), (10**6, 10.0)):
-            exchange.observe_transfer("peer", nbytes, seconds)
-        exchange.observe_transfer("nobody", 10**6, 1.0)
+            exchange.observe_transfer("peer", end, nbytes, seconds)
+        exchange.observe_transfer("nobody", end, 10**6, 1.0)
         assert exchange.links()["peer"].bytes_per_second == 10**6
+
+
+def test_the_way_that_was_used_is_credited_and_left_if_it_is_slow(peer: Served, proxy: FaultProxy) -> None:
+    endpoints = [at(peer.port, priority=10), at(proxy.port, priority=100)]
+    with exchanging(make_cache("me"), {"peer": endpoints}) as exchange:
+        wait(exchange, lambda: all(way.link().up for way in exchange._ways[NodeId("peer")]))
+        preferred = exchange.links()["peer"]
+        assert preferred.endpoint.port == proxy.port
+        exchange.observe_transfer("peer", preferred.endpoint, 10**5, 100.0)
+        used = exchange.links()["peer"]
+        assert (used.endpoint.port, used.bytes_per_second) == (peer.port, None)
 
 
 def test_ways_that_may_not_carry_kv_are_not_used_and_say_so() -> None:
@@ -137,13 +152,12 @@ def test_ways_that_may_not_carry_kv_are_not_used_and_say_so() -> None:
         link = exchange.links()["far"]
         assert link.last_error is not None
         assert "not trusted" in link.last_error
-        assert exchange.client("far") is None
+        assert exchange.client("far", link) is None
 
 
 def test_a_host_without_endpoints_has_no_link() -> None:
     with exchanging(make_cache("me"), {"hidden": []}) as exchange:
         assert exchange.links() == {}
-        assert exchange.client("hidden") is None
 
 
 def test_a_wake_is_an_exchange_at_once(peer: Served) -> None:

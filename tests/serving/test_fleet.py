@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.fleet import Fleet, Known
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.standing import FIRST_PAUSE_SECONDS
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Role
@@ -20,6 +22,26 @@ from serving.running import DEADLINE_SECONDS, Served, make_cache, simple_identit
 
 RUNTIME = Runtime(mlx="1", mlx_lm="2", backend="cpu", device="x86", threads="1")
 HOSTS: dict[str, Role] = {"me": "head", "store": "cache", "other": "cache", "nobody": "worker"}
+
+
+def transfer_over(link: dict[str, Any]) -> RemotePart:
+    """100 MB in half a second."""
+    return RemotePart(
+        node="store",
+        epoch=1,
+        instance="ab" * 16,
+        kind="import",
+        job=None,
+        tokens=1,
+        computed_tokens=0,
+        pool_tokens=1,
+        blocks=1,
+        payload_bytes=10**8,
+        blocks_digest="",
+        transfer_seconds=0.5,
+        link=link,
+        worker_receipt=None,
+    )
 
 
 def at(port: int) -> Endpoint:
@@ -131,6 +153,8 @@ def test_two_with_one_id_are_both_left_out(around: Surroundings) -> None:
 
 
 def test_a_transfer_is_a_measurement_of_the_link(around: Surroundings) -> None:
-    around.fleet.transferred("store", 10**8, 0.5)
+    [source] = around.fleet.usable()
+    around.fleet.transferred(transfer_over(source.link))
+    around.fleet.transferred(replace(transfer_over(source.link), link={**source.link, "port": 1}, payload_bytes=10**9))
     [source] = around.fleet.usable()
     assert source.link["bytes_per_second"] == 2e8

@@ -24,7 +24,7 @@ from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.jobs import JobBook
 from kakeya_ops.serving.node import Node, NodeSettings
-from kakeya_ops.serving.receipts import Receipt
+from kakeya_ops.serving.receipts import Receipt, RemotePart
 from kakeya_ops.serving.sources import PeerSource
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import Directive, new_nonce
@@ -63,8 +63,8 @@ class Neighbours:
     def succeeded(self, node: str) -> None:
         self.successes.append(node)
 
-    def transferred(self, node: str, count_bytes: int, seconds: float) -> None:
-        self.transfers.append((node, count_bytes))
+    def transferred(self, remote: RemotePart) -> None:
+        self.transfers.append((remote.node, remote.payload_bytes))
 
 
 class Asked:

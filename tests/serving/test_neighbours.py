@@ -15,6 +15,7 @@ from kakeya_ops.peer.connection import CallAborted, StopFlag
 from kakeya_ops.serving.gather import Source
 from kakeya_ops.serving.neighbours import Inquiry, survey
 from kakeya_ops.serving.prompts import Prompt
+from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.scheduler import Candidate
 from serving.running import hash_prompt, simple_identity
 
@@ -62,7 +63,7 @@ class Street:
 
     def succeeded(self, node: str) -> None: ...
 
-    def transferred(self, node: str, count_bytes: int, seconds: float) -> None: ...
+    def transferred(self, remote: RemotePart) -> None: ...
 
 
 @pytest.fixture
