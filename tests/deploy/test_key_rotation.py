@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -272,7 +273,7 @@ def test_a_node_that_does_not_come_back_has_its_old_files_again(rotating: Rotati
 
     rotating.fleet.at_step = spoil
     try:
-        (done,) = rotating.run()
+        (done,) = rotating.run(timing=replace(QUICK, healthy=5.0))
     finally:
         rotating.fleet.at_step = lambda title: None
     assert [result.verdict for result in done.results if not result.good] == ["restored", "not begun"]
