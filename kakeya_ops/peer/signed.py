@@ -17,7 +17,7 @@ from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import ErrorBody, StreamHeader
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
-from kakeya_ops.wire.signing import REPLY_HEADER, STREAM_BODY, NodeSigner, nonce_of, verify_reply
+from kakeya_ops.wire.signing import REPLY_HEADER, NodeSigner, nonce_of, verify_reply
 from kakeya_ops.wire.statuses import peer_error
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class SignedCalls:
         length = len(header) + sum(part.nbytes for _, part in parts) + HEAD_BYTES * (len(parts) + 2)
 
         def sign() -> Mapping[str, str]:
-            signed = caller.signer.sign("PUT", path, STREAM_BODY, to=self._node)
+            signed = caller.signer.sign("PUT", path, None, to=self._node)
             return signed | {"Content-Type": "application/octet-stream", "Content-Length": str(length)}
 
         def body(headers: Mapping[str, str]) -> Iterable[Buffer]:

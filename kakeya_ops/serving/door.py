@@ -18,11 +18,10 @@ from kakeya_ops.serving.node import Node
 from kakeya_ops.wire.bodies import ErrorBody
 from kakeya_ops.wire.signing import (
     REPLY_HEADER,
-    STREAM_BODY,
     Caller,
     SignedRequest,
-    nonce_of,
     sign_reply,
+    verify_body,
     verify_request,
 )
 from kakeya_ops.wire.statuses import describe_error
@@ -43,14 +42,14 @@ class Door:
         self._node = node
 
     def small(self, handle: Handler, limit_bytes: int = 0) -> Endpoint:
-        """An endpoint whose body, of at most `limit_bytes`, is read whole before `handle` is called."""
+        """An endpoint whose body, of at most `limit_bytes`, is read whole, once the caller is verified."""
 
         async def endpoint(request: Request) -> Answer:
             caller = None
             try:
-                nonce_of(request.headers)  # before anything is read for somebody who did not even sign
+                caller = self._verify(request, streamed=False)
                 body = await _read_body(request, limit_bytes)
-                caller = self._verify(request, body)
+                verify_body(request.headers, body)
                 return await handle(caller, body)
             except KakeyaError as error:
                 return self._refuse(error, caller)
@@ -65,7 +64,7 @@ class Door:
         async def endpoint(request: Request) -> Answer:
             caller = None
             try:
-                caller = self._verify(request, STREAM_BODY)
+                caller = self._verify(request, streamed=True)
                 return await handle(caller, request)
             except KakeyaError as error:
                 return self._refuse(error, caller)
@@ -88,8 +87,8 @@ class Door:
             found = find_identity_difference(ours, digest, self._node.cards.card(caller.node))
             raise IdentityMismatch(found.field, found.ours, found.theirs, peer=caller.node)
 
-    def _verify(self, request: Request, body: bytes) -> Caller:
-        signed = SignedRequest(request.headers, request.method, _target(request), body)
+    def _verify(self, request: Request, *, streamed: bool) -> Caller:
+        signed = SignedRequest(request.headers, request.method, _target(request), streamed)
         return verify_request(signed, self._node.gate, time.time())
 
     def _refuse(self, error: KakeyaError, caller: Caller | None) -> Response:

@@ -24,8 +24,6 @@ from kakeya_ops.wire.nonces import NonceBook
 REQUEST_HEADER = "Authorization"
 REPLY_HEADER = "X-Kakeya-Reply-Mac"
 DIRECTIVE_HEADER = "X-Kakeya-Directive"
-STREAM_BODY = b"stream"
-"""Stands for the body of a request whose body is a stream of frames, each with a tag of its own."""
 MODES = frozenset({"remote", "local", "skip-local-pool"})
 """What a directive may ask: see `Directive`."""
 
@@ -33,9 +31,11 @@ _NAME = r"[A-Za-z0-9._~%-]{1,256}"
 _TIME = r"\d{1,11}\.\d{6}"
 _NONCE = r"[0-9a-f]{32}"
 _MAC = r"[0-9a-f]{64}"
+_STREAM = "stream"
+"""Said in place of a digest, of a body that is a stream of frames, each with a tag of its own."""
 _REQUEST = re.compile(
-    rf"Kakeya node=(?P<node>{_NAME}), tenant=(?P<tenant>{_NAME})(?:, to=(?P<to>{_NAME}))?, "
-    rf"time=(?P<time>{_TIME}), nonce=(?P<nonce>{_NONCE})(?:, mac=(?P<mac>{_MAC}))?",
+    rf"Kakeya node=(?P<node>{_NAME}), tenant=(?P<tenant>{_NAME}), to=(?P<to>{_NAME}), "
+    rf"time=(?P<time>{_TIME}), nonce=(?P<nonce>{_NONCE}), body=(?P<body>{_MAC}|{_STREAM})(?:, mac=(?P<mac>{_MAC}))?",
     re.ASCII,
 )
 _DIRECTIVE = re.compile(
@@ -46,12 +46,15 @@ _DIRECTIVE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request as it came in: `path` is the target of the request line, with its query."""
+    """The head of a request as it came in: `path` is the target of the request line, with its query.
+
+    `streamed` is whether the path is one that takes a stream of frames.
+    """
 
     headers: Mapping[str, str]
     method: str
     path: str
-    body: bytes
+    streamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class RequestGate:
     """
 
     keys: Sequence[Secret]
-    node: NodeId | None = None
+    node: NodeId
     allow_unsigned: bool = False
     nonces: NonceBook = field(default_factory=NonceBook)
 
@@ -98,16 +101,15 @@ class NodeSigner:
         self._key = fleet_key
         self._clock = clock
 
-    def sign(
-        self, method: str, path: str, body: bytes, *, to: str | None = None, nonce: str | None = None
-    ) -> dict[str, str]:
-        """The headers of one request; for a body that is a stream, `body` is `STREAM_BODY`.
+    def sign(self, method: str, path: str, body: bytes | None, *, to: str, nonce: str | None = None) -> dict[str, str]:
+        """The headers of one request; `body` is None for a stream of frames.
 
-        A request addressed `to` a node is refused by every other. Give a `nonce` of `new_nonce` to know it beforehand.
+        Every node but the one it is addressed `to` refuses it. Give a `nonce` of `new_nonce` to know it beforehand.
         """
-        receiver = "" if to is None else f", to={_quote_name(to)}"
-        said = f"{self._names}{receiver}, time={self._clock():.6f}, nonce={nonce or new_nonce()}"
-        mac = "" if self._key is None else f", mac={_request_mac(self._key, said, method, path, body)}"
+        digest = _STREAM if body is None else body_digest(body)
+        said = f"{self._names}, to={_quote_name(to)}, time={self._clock():.6f}, nonce={nonce or new_nonce()}"
+        said += f", body={digest}"
+        mac = "" if self._key is None else f", mac={_request_mac(self._key, said, method, path)}"
         return {REQUEST_HEADER: said + mac}
 
 
@@ -122,17 +124,26 @@ def nonce_of(headers: Mapping[str, str]) -> str:
 
 
 def verify_request(request: SignedRequest, gate: RequestGate, now: float) -> Caller:
-    """Who sent `request`, at Unix time `now`.
+    """Who sent `request`, at Unix time `now`. No body is needed for that: `verify_body` checks it once it is read.
 
-    Raises `SignatureRejected` with one of the reasons missing, malformed, wrong key, wrong node, stale, replayed, or
-    too many nonces. A nonce is remembered only after everything else holds, so that strangers cannot fill the book.
+    Raises `SignatureRejected` with one of the reasons missing, malformed, wrong key, wrong node, wrong body, stale,
+    replayed, or too many nonces. A nonce is remembered only after everything else holds, so that strangers cannot fill
+    the book.
     """
     said = _parse_request(request.headers)
     key = _find_request_key(request, said, gate)
-    if said["to"] and gate.node is not None and unquote(said["to"]) != gate.node:
+    if unquote(said["to"]) != gate.node:
         raise _rejected("request", "wrong node")
+    if (said["body"] == _STREAM) != request.streamed:
+        raise _rejected("request", "wrong body")
     gate.nonces.admit(said["nonce"], float(said["time"]), now)
     return Caller(NodeId(unquote(said["node"])), unquote(said["tenant"]), said["nonce"], key)
+
+
+def verify_body(headers: Mapping[str, str], body: bytes) -> None:
+    """Raise `SignatureRejected` unless `body` is the one that the `headers` of a verified request tell."""
+    if not _same(body_digest(body), _parse_request(headers)["body"]):
+        raise _rejected("request", "wrong body")
 
 
 def sign_reply(key: Secret, request_nonce: str, status: int, body: bytes) -> str:
@@ -216,13 +227,13 @@ def _find_request_key(request: SignedRequest, said: Mapping[str, str], gate: Req
             return None
         raise _rejected("request", "missing")
     for key in gate.keys:
-        if _same(said["mac"], _request_mac(key, said["said"], request.method, request.path, request.body)):
+        if _same(said["mac"], _request_mac(key, said["said"], request.method, request.path)):
             return key
     raise _rejected("request", "wrong key")
 
 
-def _request_mac(key: Secret, said: str, method: str, path: str, body: bytes) -> str:
-    return _mac(key, "request", f"kakeya-request-1\n{method}\n{path}\n{body_digest(body)}\n{said}")
+def _request_mac(key: Secret, said: str, method: str, path: str) -> str:
+    return _mac(key, "request", f"kakeya-request-1\n{method}\n{path}\n{said}")
 
 
 def _directive_mac(key: Secret, said: str, digest: str) -> str:
@@ -257,7 +268,6 @@ __all__ = [
     "MODES",
     "REPLY_HEADER",
     "REQUEST_HEADER",
-    "STREAM_BODY",
     "Caller",
     "Directive",
     "NodeSigner",
@@ -270,6 +280,7 @@ __all__ = [
     "sign_directive",
     "sign_document",
     "sign_reply",
+    "verify_body",
     "verify_directive",
     "verify_document",
     "verify_reply",

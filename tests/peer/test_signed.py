@@ -12,11 +12,11 @@ from kakeya_ops.wire.bodies import ErrorBody, LookupReply
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, stream_key
 from kakeya_ops.wire.signing import (
     REPLY_HEADER,
-    STREAM_BODY,
     RequestGate,
     SignedRequest,
     nonce_of,
     sign_reply,
+    verify_body,
     verify_request,
 )
 from peer.scripted import Request, Script, ScriptedPeer, response
@@ -48,7 +48,8 @@ def test_a_signed_request_gets_its_signed_reply() -> None:
         (request,) = peer.requests
     gate = RequestGate([KEY], NodeId("peer"))
     now = float(request.headers["Authorization"].partition("time=")[2].partition(",")[0])
-    caller = verify_request(SignedRequest(request.headers, "POST", "/v1/x", request.body), gate, now)
+    caller = verify_request(SignedRequest(request.headers, "POST", "/v1/x"), gate, now)
+    verify_body(request.headers, request.body)
     assert caller.node == "head"
 
 
@@ -116,7 +117,7 @@ def test_an_upload_is_a_signed_stream_of_exactly_the_announced_length() -> None:
         calls.close()
     gate = RequestGate([KEY], NodeId("peer"))
     now = float(request.headers["Authorization"].partition("time=")[2].partition(",")[0])
-    verify_request(SignedRequest(request.headers, "PUT", "/v1/y", STREAM_BODY), gate, now)
+    verify_request(SignedRequest(request.headers, "PUT", "/v1/y", streamed=True), gate, now)
     reader = FrameReader(stream_key(KEY, "up", nonce_of(request.headers)), layout)
     types, rest = [], request.body
     while rest:

@@ -53,7 +53,7 @@ def send(served: Served, method: str, path: str, body: bytes = b"", headers: Map
 
 def ask(served: Served, path: str, body: bytes, method: str = "POST") -> Reply:
     """A request that is signed as it should be."""
-    return send(served, method, path, body, CALLER.signer.sign(method, path, body))
+    return send(served, method, path, body, CALLER.signer.sign(method, path, body, to="cache"))
 
 
 def lookup(served: Served) -> bytes:
@@ -61,14 +61,14 @@ def lookup(served: Served) -> bytes:
 
 
 def test_a_signed_request_is_answered_with_a_signed_reply(served: Served) -> None:
-    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", lookup(served))
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", lookup(served), to="cache")
     reply = send(served, "POST", "/v1/kv/lookup", lookup(served), headers)
     assert reply.status == 200
     verify_reply(KEY, nonce_of(headers), 200, reply.data, reply.headers[REPLY_HEADER.lower()])
 
 
 def test_a_request_is_answered_once(served: Served) -> None:
-    headers = CALLER.signer.sign("GET", "/v1/card", b"")
+    headers = CALLER.signer.sign("GET", "/v1/card", b"", to="cache")
     assert send(served, "GET", "/v1/card", headers=headers).status == 200
     replayed = send(served, "GET", "/v1/card", headers=headers)
     assert (replayed.status, replayed.error.code) == (401, "signature_rejected")
@@ -81,11 +81,11 @@ def test_a_request_is_answered_once(served: Served) -> None:
         {},
         {"Authorization": "Bearer x"},
         {"Authorization": "Kakeya node=a, tenant=b"},
-        make_caller(key=Secret(b"another")).signer.sign("GET", "/v1/card", b""),
-        make_caller(key=None).signer.sign("GET", "/v1/card", b""),
-        CALLER.signer.sign("GET", "/v1/cards", b""),
-        CALLER.signer.sign("POST", "/v1/card", b""),
-        CALLER.signer.sign("GET", "/v1/card", b"x"),
+        make_caller(key=Secret(b"another")).signer.sign("GET", "/v1/card", b"", to="cache"),
+        make_caller(key=None).signer.sign("GET", "/v1/card", b"", to="cache"),
+        CALLER.signer.sign("GET", "/v1/cards", b"", to="cache"),
+        CALLER.signer.sign("POST", "/v1/card", b"", to="cache"),
+        CALLER.signer.sign("GET", "/v1/card", b"x", to="cache"),
         CALLER.signer.sign("GET", "/v1/card", b"", to="another"),
     ],
     ids=[
@@ -107,10 +107,13 @@ def test_strangers_are_refused(served: Served, headers: Mapping[str, str]) -> No
 
 @pytest.mark.parametrize("path", ["/v1/card?x=1", "/v1/card?"])
 def test_the_query_is_part_of_what_is_signed(served: Served, path: str) -> None:
-    assert send(served, "GET", path, headers=CALLER.signer.sign("GET", "/v1/card", b"")).status in (200, 401)
-    signed = send(served, "GET", "/v1/card?x=1", headers=CALLER.signer.sign("GET", "/v1/card?x=1", b""))
+    assert send(served, "GET", path, headers=CALLER.signer.sign("GET", "/v1/card", b"", to="cache")).status in (
+        200,
+        401,
+    )
+    signed = send(served, "GET", "/v1/card?x=1", headers=CALLER.signer.sign("GET", "/v1/card?x=1", b"", to="cache"))
     assert signed.status == 200
-    moved = send(served, "GET", "/v1/card?x=2", headers=CALLER.signer.sign("GET", "/v1/card?x=1", b""))
+    moved = send(served, "GET", "/v1/card?x=2", headers=CALLER.signer.sign("GET", "/v1/card?x=1", b"", to="cache"))
     assert moved.status == 401
 
 
@@ -150,14 +153,66 @@ def test_a_card_with_any_value_anywhere_is_taken_or_refused(served: Served, fiel
     assert ask(served, "/v1/cards", CardsExchange(cards=()).encode()).status == 200
 
 
-def test_a_stranger_is_refused_before_the_body_is_read(served: Served) -> None:
+def announce(path: str, headers: Mapping[str, str], length: int, method: str = "POST") -> bytes:
+    """The head of a request with a body of `length` bytes, none of which are in it."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: x", f"Content-Length: {length}"]
+    return "\r\n".join([*lines, *(f"{name}: {value}" for name, value in headers.items()), "", ""]).encode()
+
+
+def forge(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """A header of the right form, with a MAC that nobody made."""
+    said = headers["Authorization"].partition(", mac=")[0]
+    return {"Authorization": f"{said}, mac={'0' * 64}"}
+
+
+SIGNED = CALLER.signer.sign("POST", "/v1/prefill", b"", to="cache")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        make_caller(key=None).signer.sign("POST", "/v1/prefill", b"", to="cache"),
+        make_caller(key=Secret(b"another")).signer.sign("POST", "/v1/prefill", b"", to="cache"),
+        forge(SIGNED),
+        CALLER.signer.sign("POST", "/v1/prefill", b"", to="another"),
+        CALLER.signer.sign("POST", "/v1/prefill", None, to="cache"),
+        {"Authorization": SIGNED["Authorization"].replace("to=cache, ", "")},
+    ],
+    ids=["nothing", "no key", "another key", "forged", "another node", "stream", "no node"],
+)
+@pytest.mark.parametrize("sent", [b"", bytes(100_000)], ids=["no byte", "a part"])
+def test_a_stranger_is_refused_before_the_body_is_read(served: Served, headers: Mapping[str, str], sent: bytes) -> None:
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
-        connection.sendall(b"POST /v1/kv/lookup HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
+        connection.sendall(announce("/v1/prefill", headers, 2_000_000) + sent)
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_a_replayed_request_is_refused_before_the_body_is_read(served: Served) -> None:
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", lookup(served), to="cache")
+    assert send(served, "POST", "/v1/kv/lookup", lookup(served), headers).status == 200
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(announce("/v1/kv/lookup", headers, len(lookup(served))))
+        assert connection.recv(100).startswith(b"HTTP/1.1 401")
+
+
+def test_a_body_other_than_the_signed_one_is_refused_with_a_signed_reply(served: Served) -> None:
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", lookup(served), to="cache")
+    reply = send(served, "POST", "/v1/kv/lookup", lookup(served) + b" ", headers)
+    assert (reply.status, reply.error.code) == (401, "signature_rejected")
+    assert "wrong body" in reply.error.message
+    verify_reply(KEY, nonce_of(headers), 401, reply.data, reply.headers[REPLY_HEADER.lower()])
+
+
+def test_a_stream_is_taken_only_when_it_was_signed_as_one(served: Served) -> None:
+    headers = CALLER.signer.sign("PUT", "/v1/kv/blocks", b"x", to="cache")
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(announce("/v1/kv/blocks", headers, 2_000_000, "PUT"))
         assert connection.recv(100).startswith(b"HTTP/1.1 401")
 
 
 def test_a_body_that_announces_too_much_is_refused_before_it_is_read(served: Served) -> None:
-    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"")
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"", to="cache")
     lines = [f"{name}: {value}" for name, value in headers.items()]
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
         text = "\r\n".join(["POST /v1/kv/lookup HTTP/1.1", "Host: x", f"Content-Length: {10**11}", *lines, "", ""])
@@ -166,7 +221,7 @@ def test_a_body_that_announces_too_much_is_refused_before_it_is_read(served: Ser
 
 
 def test_a_body_without_a_length_is_read_only_up_to_the_bound(served: Served) -> None:
-    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"")
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"", to="cache")
     lines = [f"{name}: {value}" for name, value in headers.items()]
     text = "\r\n".join(["POST /v1/kv/lookup HTTP/1.1", "Host: x", "Transfer-Encoding: chunked", *lines, "", ""])
     chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
@@ -177,7 +232,7 @@ def test_a_body_without_a_length_is_read_only_up_to_the_bound(served: Served) ->
 
 def test_a_body_that_does_not_come_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "BODY_SECONDS", 0.05)
-    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"")
+    headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"", to="cache")
     lines = [f"{name}: {value}" for name, value in headers.items()]
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
         text = "\r\n".join(["POST /v1/kv/lookup HTTP/1.1", "Host: x", "Content-Length: 10", *lines, "", "half"])

@@ -4,6 +4,7 @@ import hashlib
 import hmac
 import json
 import string
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from kakeya_ops.wire.signing import (
     sign_directive,
     sign_document,
     sign_reply,
+    verify_body,
     verify_directive,
     verify_document,
     verify_reply,
@@ -36,22 +38,26 @@ from kakeya_ops.wire.signing import (
 )
 
 KEY, OTHER = Secret(bytes(range(32))), Secret(bytes(range(1, 33)))
-NODE = NodeId("head")
+NODE, WORKER = NodeId("head"), NodeId("worker")
 NOW = 1_700_000_000.25
 NONCE = "0123456789abcdef" * 2
 BODY = b'{"cards":[]}'
 PROMPT = body_digest(b'{"prompt":"x"}')
 
 
-def sign(key: Secret | None = KEY, **options: Any) -> SignedRequest:
+def sign(key: Secret | None = KEY, body: bytes | None = BODY, to: str = "worker", **options: Any) -> SignedRequest:
     signer = NodeSigner(NODE, key, "private fleet", lambda: NOW)
-    return SignedRequest(signer.sign("POST", "/v1/cards?x=1", BODY, **options), "POST", "/v1/cards?x=1", BODY)
+    return SignedRequest(signer.sign("POST", "/v1/cards?x=1", body, to=to, **options), "POST", "/v1/cards?x=1")
+
+
+def gate_of(keys: list[Secret], *, node: NodeId = WORKER, allow_unsigned: bool = False) -> RequestGate:
+    return RequestGate(keys, node, allow_unsigned=allow_unsigned)
 
 
 def change(request: SignedRequest, old: str, new: str) -> SignedRequest:
     value = request.headers[REQUEST_HEADER]
     assert old in value
-    return SignedRequest({REQUEST_HEADER: value.replace(old, new)}, request.method, request.path, request.body)
+    return SignedRequest({REQUEST_HEADER: value.replace(old, new)}, request.method, request.path, request.streamed)
 
 
 def reject(request: SignedRequest, gate: RequestGate, reason: str, now: float = NOW) -> None:
@@ -61,24 +67,25 @@ def reject(request: SignedRequest, gate: RequestGate, reason: str, now: float = 
 
 def test_the_header_is_what_the_document_says() -> None:
     value = sign(nonce=NONCE).headers[REQUEST_HEADER]
-    said = f"Kakeya node=head, tenant=private%20fleet, time=1700000000.250000, nonce={NONCE}"
-    text = f"kakeya-request-1\nPOST\n/v1/cards?x=1\n{hashlib.sha256(BODY).hexdigest()}\n{said}"
+    said = f"Kakeya node=head, tenant=private%20fleet, to=worker, time=1700000000.250000, nonce={NONCE}"
+    said += f", body={hashlib.sha256(BODY).hexdigest()}"
+    text = f"kakeya-request-1\nPOST\n/v1/cards?x=1\n{said}"
     request_key = hmac.new(KEY.reveal(), b"kakeya:request", hashlib.sha256).digest()
     assert value == f"{said}, mac={hmac.new(request_key, text.encode(), hashlib.sha256).hexdigest()}"
 
 
 def test_a_signed_request_tells_its_caller() -> None:
     request = sign(nonce=NONCE)
-    caller = verify_request(request, RequestGate([KEY]), NOW + 59)
+    caller = verify_request(request, gate_of([KEY]), NOW + 59)
     assert (caller.node, caller.tenant, caller.nonce, caller.key) == (NODE, "private fleet", NONCE, KEY)
     assert nonce_of(request.headers) == NONCE
 
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 def test_any_names_arrive_as_they_were(node: str, tenant: str) -> None:
-    headers = NodeSigner(NodeId(node), KEY, tenant, lambda: NOW).sign("GET", "/", b"")
+    headers = NodeSigner(NodeId(node), KEY, tenant, lambda: NOW).sign("GET", "/", b"", to=WORKER)
     assert headers[REQUEST_HEADER].isascii()
-    caller = verify_request(SignedRequest(headers, "GET", "/", b""), RequestGate([KEY]), NOW)
+    caller = verify_request(SignedRequest(headers, "GET", "/"), gate_of([KEY]), NOW)
     assert (caller.node, caller.tenant) == (node, tenant)
 
 
@@ -91,19 +98,21 @@ def test_a_name_that_cannot_be_sent_is_refused(name: str) -> None:
 def test_headers_are_found_in_any_case() -> None:
     request = sign()
     lower = {name.lower(): value for name, value in request.headers.items()}
-    verify_request(SignedRequest(lower, request.method, request.path, BODY), RequestGate([KEY]), NOW)
+    verify_request(SignedRequest(lower, request.method, request.path), gate_of([KEY]), NOW)
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        SignedRequest(sign().headers, "PUT", "/v1/cards?x=1", BODY),
-        SignedRequest(sign().headers, "POST", "/v1/cards", BODY),
-        SignedRequest(sign().headers, "POST", "/v1/cards?x=1", BODY + b" "),
+        SignedRequest(sign().headers, "PUT", "/v1/cards?x=1"),
+        SignedRequest(sign().headers, "POST", "/v1/cards"),
+        change(sign(), body_digest(BODY), body_digest(BODY + b" ")),
+        change(sign(), body_digest(BODY), "stream"),
+        change(sign(), f", body={body_digest(BODY)}", ""),
         change(sign(), "node=head", "node=other"),
         change(sign(), "tenant=private", "tenant=public"),
-        change(sign(to="worker"), "to=worker", "to=cache"),
-        change(sign(to="worker"), ", to=worker", ""),
+        change(sign(), "to=worker", "to=cache"),
+        change(sign(), ", to=worker", ""),
         change(sign(), "time=17000000", "time=17000001"),
         change(sign(nonce=NONCE), "nonce=0", "nonce=1"),
         change(sign(), "mac=", "mac=0"),
@@ -111,46 +120,62 @@ def test_headers_are_found_in_any_case() -> None:
     ],
 )
 def test_whatever_is_changed_the_request_is_refused(request_: SignedRequest) -> None:
-    gate = RequestGate([KEY])
+    gate = gate_of([KEY])
     reject(request_, gate, "wrong key|malformed")
     assert len(gate.nonces) == 0
 
 
 def test_a_request_is_accepted_once() -> None:
-    request, gate = sign(), RequestGate([KEY])
+    request, gate = sign(), gate_of([KEY])
     verify_request(request, gate, NOW)
     reject(request, gate, "replayed")
 
 
 @pytest.mark.parametrize("late_seconds", [-61, 61])
 def test_an_old_request_is_refused(late_seconds: float) -> None:
-    reject(sign(), RequestGate([KEY]), "stale", NOW + late_seconds)
+    reject(sign(), gate_of([KEY]), "stale", NOW + late_seconds)
 
 
 def test_a_request_for_another_node_is_refused_and_not_remembered() -> None:
     request = sign(to="worker one")
-    gate = RequestGate([KEY], NodeId("worker two"))
+    gate = gate_of([KEY], node=NodeId("worker two"))
     reject(request, gate, "wrong node")
     assert len(gate.nonces) == 0
-    verify_request(request, RequestGate([KEY], NodeId("worker one")), NOW)
-    verify_request(sign(), gate, NOW)
+    verify_request(request, gate_of([KEY], node=NodeId("worker one")), NOW)
+
+
+def test_a_stream_is_taken_only_where_one_is_wanted_and_only_there() -> None:
+    gate = gate_of([KEY])
+    small, stream = sign(), sign(body=None)
+    reject(stream, gate, "wrong body")
+    reject(replace(small, streamed=True), gate, "wrong body")
+    assert len(gate.nonces) == 0
+    verify_request(small, gate, NOW)
+    verify_request(replace(stream, streamed=True), gate, NOW)
+
+
+def test_a_body_is_the_one_that_was_signed() -> None:
+    verify_body(sign().headers, BODY)
+    for headers, body in [(sign().headers, BODY + b" "), (sign().headers, b""), (sign(body=None).headers, b"stream")]:
+        with pytest.raises(SignatureRejected, match="wrong body"):
+            verify_body(headers, body)
 
 
 def test_both_keys_are_accepted_while_one_replaces_the_other() -> None:
-    gate = RequestGate([OTHER, KEY])
+    gate = gate_of([OTHER, KEY])
     assert verify_request(sign(KEY), gate, NOW).key == KEY
     assert verify_request(sign(OTHER), gate, NOW).key == OTHER
 
 
 def test_an_unsigned_request_is_let_in_only_where_that_is_allowed_and_there_is_no_key() -> None:
-    assert verify_request(sign(None), RequestGate([], allow_unsigned=True), NOW).key is None
-    reject(sign(None), RequestGate([]), "missing")
-    reject(sign(None), RequestGate([KEY], allow_unsigned=True), "missing")
-    reject(sign(KEY), RequestGate([], allow_unsigned=True), "wrong key")
+    assert verify_request(sign(None), gate_of([], allow_unsigned=True), NOW).key is None
+    reject(sign(None), gate_of([]), "missing")
+    reject(sign(None), gate_of([KEY], allow_unsigned=True), "missing")
+    reject(sign(KEY), gate_of([], allow_unsigned=True), "wrong key")
 
 
 def test_a_request_without_the_header_is_refused() -> None:
-    reject(SignedRequest({"Accept": "*/*"}, "GET", "/", b""), RequestGate([], allow_unsigned=True), "missing")
+    reject(SignedRequest({"Accept": "*/*"}, "GET", "/"), gate_of([], allow_unsigned=True), "missing")
 
 
 VALID = sign(nonce=NONCE).headers[REQUEST_HEADER]
@@ -164,8 +189,8 @@ HEADERS = st.text() | st.builds(
 
 @given(HEADERS.filter(lambda value: value != VALID))
 def test_hostile_headers_are_refused_and_nothing_else_happens(value: str) -> None:
-    gate = RequestGate([KEY])
-    reject(SignedRequest({REQUEST_HEADER: value}, "POST", "/v1/cards?x=1", BODY), gate, "malformed|wrong key")
+    gate = gate_of([KEY])
+    reject(SignedRequest({REQUEST_HEADER: value}, "POST", "/v1/cards?x=1"), gate, "malformed|wrong key")
     assert len(gate.nonces) == 0
 
 
