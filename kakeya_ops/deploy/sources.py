@@ -7,7 +7,13 @@ from kakeya_ops.inventory import Inventory
 
 
 def read_material(inventory: Inventory) -> Material:
-    """Everything that this machine contributes. Raises `KakeyaError`: no key, no model, no program to install."""
+    """Everything that this machine contributes.
+
+    Raises `KakeyaError`: no key or one that is being replaced, no model, no program to install.
+    """
+    from kakeya_ops.deploy.key_rotation import refuse_during_rotation
+
+    refuse_during_rotation(inventory)
     program, model = find_sources(inventory)
     return Material(read_key(inventory), plan_identity(inventory), program, model)
 
