@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,13 @@ from tiny_models import MakeFamily, make_family
 # Machines that run tests are often busy: one slow example of a property says nothing.
 settings.register_profile("busy", deadline=None)
 settings.load_profile("busy")
+
+
+def pytest_configure() -> None:
+    """Let tests and the processes that they start hear signals, also where whoever started them ignores some."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
