@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
+from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent, PrefixReady
 from kakeya_ops.serving.receipts import Receipt
@@ -26,17 +27,27 @@ class Answer:
         self._on_event = on_event
         self._on_end = on_end
         self._lock = threading.Lock()
+        self._taken = False
         self._ticket: Ticket | None = None
         self._make_receipt: MakeReceipt | None = None
         self._ended = threading.Event()
 
     def cancel(self) -> None:
-        """Stop at the next step, chunk or frame."""
+        """Stop at the next step, chunk or frame; at once if it is still waiting for its turn."""
         self.stop.stop()
+        if self.begin():
+            self.fail(Cancelled())
+            return
         with self._lock:
             ticket = self._ticket
         if ticket:
             ticket.cancel()
+
+    def begin(self) -> bool:
+        """Take it up, which only one can: False when it was taken up, or given up, before."""
+        with self._lock:
+            taken, self._taken = self._taken, True
+        return not taken
 
     def elapsed(self) -> float:
         """Seconds since the request arrived."""

@@ -99,10 +99,10 @@ class HeadService:
 
     def _serve(self, answer: Answer) -> None:
         """Everything up to the engine, on a thread of its own. Whatever goes wrong ends this answer alone."""
+        if not answer.begin():
+            return
         try:
             answer.seconds["queued"] = answer.elapsed()
-            if answer.stop.stopped:
-                raise Cancelled
             self._start(answer)
         except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever waits is told
             answer.fail(error)

@@ -18,12 +18,18 @@ def shared_pair(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> I
         yield fleet
 
 
+def make_whole(fleet: LoopbackFleet) -> None:
+    fleet.heal("worker")
+    if fleet.children["worker"].ended_within(0):  # a flow has failed in the middle of things
+        fleet.restart("worker")
+    fleet.head.wait_for_peer("worker")
+
+
 @pytest.fixture
 def pair(shared_pair: LoopbackFleet) -> Iterator[LoopbackFleet]:
     """The pair, whole, before and after each flow: a success ends the worker's pause for good."""
-    shared_pair.head.wait_for_peer("worker")
+    make_whole(shared_pair)
     yield shared_pair
-    shared_pair.heal("worker")
-    shared_pair.head.wait_for_peer("worker")
+    make_whole(shared_pair)
     if shared_pair.head.counters()["fallbacks"]:
         shared_pair.head.complete(fresh_prompt(200), "remote", max_tokens=1)

@@ -14,7 +14,7 @@ from kakeya_ops.secret import Secret
 from kakeya_ops.verify.head_client import Completion, HeadClient
 from kakeya_ops.wire.signing import DIRECTIVE_HEADER, body_digest, new_nonce, sign_directive
 
-START_SECONDS = 60.0
+START_SECONDS = 100.0
 _POLL_SECONDS = 0.02
 
 Receipt = dict[str, Any]

@@ -12,8 +12,8 @@ from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.verify.head_client import Completion
 
 CLIENTS = 8
-PLACES = 16
-"""`defaults.queue` of an inventory that does not set it."""
+PLACES = 4 + 16
+"""`model_serving.concurrency` and `defaults.queue` of an inventory that does not set them."""
 
 
 Plans = list[tuple[str, tuple[str, ...]]]
@@ -21,12 +21,12 @@ Plans = list[tuple[str, tuple[str, ...]]]
 
 def prompts_of(client: int, shared: str) -> Plans:
     """What one client asks, one after the other, and how: some prompts begin like everybody's."""
-    own = fresh_prompt(150 + 40 * client)
+    own = fresh_prompt(120 + 20 * client)
     return [(shared + own, ()), (own, ("remote",)), (own, ()), (shared[:200] + own[:100], ("remote",)), (own[:50], ())]
 
 
 def ask_in_turn(fleet: LoopbackFleet, plan: Plans) -> list[tuple[Completion, Receipt]]:
-    return [fleet.head.complete(prompt, *modes, max_tokens=24) for prompt, modes in plan]
+    return [fleet.head.complete(prompt, *modes, max_tokens=16) for prompt, modes in plan]
 
 
 def test_clients_at_once_get_the_answers_that_they_get_alone(pair: LoopbackFleet) -> None:
@@ -37,7 +37,7 @@ def test_clients_at_once_get_the_answers_that_they_get_alone(pair: LoopbackFleet
         answers = list(clients.map(partial(ask_in_turn, pair), plans))
     after = pair.head.counters()
     for (prompt, _), (answer, receipt) in zip(chain(*plans), chain(*answers), strict=True):
-        alone, _ = pair.head.complete(prompt, "local", max_tokens=24)
+        alone, _ = pair.head.complete(prompt, "local", max_tokens=16)
         assert answer.tokens == alone.tokens, receipt
     names = ("tokens_computed_local", "tokens_computed_remote", "tokens_reused")
     counted = {name: after[name] - before[name] for name in names}
@@ -58,7 +58,7 @@ def test_no_place_is_lost(pair: LoopbackFleet) -> None:
 
 
 def test_equal_requests_at_once_are_one_job(pair: LoopbackFleet) -> None:
-    prompt = fresh_prompt(2500)
+    prompt = fresh_prompt(2000)
     before = pair.card("worker").counters
     with ThreadPoolExecutor(4) as clients:
         asked = [clients.submit(pair.head.complete, prompt, "remote") for _ in range(4)]
@@ -66,4 +66,4 @@ def test_equal_requests_at_once_are_one_job(pair: LoopbackFleet) -> None:
     after = pair.card("worker").counters
     assert len({answer.tokens for answer, _ in answers}) == 1
     assert after["jobs_started"] - before["jobs_started"] + after["jobs_joined"] - before["jobs_joined"] <= 4
-    assert after["tokens_computed"] - before["tokens_computed"] == whole_blocks(2500)
+    assert after["tokens_computed"] - before["tokens_computed"] == whole_blocks(2000)

@@ -162,9 +162,9 @@ def test_the_head_gives_a_silent_stream_up(pair: LoopbackFleet) -> None:
     assert met.receipt["fallback"]["kept_blocks"] > 0
 
 
-AT_ONCE = 8
-ROUNDS = 3
-TOLERANCE_BYTES = 4 * 2**20
+AT_ONCE = 4
+ROUNDS = 5
+TOLERANCE_BYTES = 3 * 2**20
 """Half of what the rounds receive, and less than half of what they allocate to receive into."""
 
 

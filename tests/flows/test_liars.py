@@ -1,4 +1,4 @@
-"""Workers that have the fleet's key and do not tell the truth."""
+"""Without its honest worker a fleet has nothing to show, whatever others say or do in its place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from flows.heads import wait_until
 from flows.inside import ForeignKv, worker_inside
 from flows.loopback import LoopbackFleet
+from flows.probing import PROMPT_TOKENS, kakeya_verify, traffic, wrong
 from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.job import Subscription
@@ -16,12 +17,14 @@ from kakeya_ops.serving.job_stream import JobStream
 from kakeya_ops.verify.probe import ProbeOptions, run_probe
 from kakeya_ops.wire.bodies import WorkerReceipt
 
-PROMPT_TOKENS = 600
+BLOCK_BYTES = 32768
 
 
 @pytest.fixture(scope="module")
 def liars(shared_pair: LoopbackFleet) -> Iterator[LoopbackFleet]:
     """The pair without its honest worker, whose port and name are free for others."""
+    shared_pair.head.wait_for_peer("worker")
+    shared_pair.head.complete(fresh_prompt(PROMPT_TOKENS), "remote")
     shared_pair.end("worker")
     yield shared_pair
     shared_pair.restart("worker")
@@ -30,6 +33,27 @@ def liars(shared_pair: LoopbackFleet) -> Iterator[LoopbackFleet]:
 def meet(fleet: LoopbackFleet, instance: str) -> None:
     wait_until(lambda: fleet.head.node("worker").get("instance") == instance, "meeting the liar")
     fleet.head.wait_for_peer("worker")
+
+
+def test_without_its_worker_the_probe_fails_whatever_others_do(liars: LoopbackFleet) -> None:
+    with traffic(liars):
+        code, document, _ = kakeya_verify(liars.write_inventory("head"))
+    assert code == 1
+    assert document is not None
+    assert not document["passed"]
+    assert "worker" in " ".join(wrong(document).values())
+
+
+def test_a_worker_whose_pool_has_no_room(liars: LoopbackFleet) -> None:
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    expected, _ = liars.head.complete(prompt, "local")
+    with worker_inside(liars, "worker", pool_bytes=BLOCK_BYTES // 2) as node:
+        meet(liars, node.instance)
+        before = liars.head.counters()["by_reason"].get("pool_full", 0)
+        answer, receipt = liars.head.complete(prompt, "remote", "skip-local-pool")
+    assert answer.logprobs == expected.logprobs
+    assert receipt["fallback"]["reason"] == "pool_full"
+    assert liars.head.counters()["by_reason"]["pool_full"] == before + 1
 
 
 def test_the_kv_of_another_prompt_under_the_right_names(liars: LoopbackFleet) -> None:

@@ -33,7 +33,7 @@ def plans(directory: Path) -> dict[str, Plan]:
         "head": Plan("head", api=keys, prefill={"policy": "measured"}),
         "strict": Plan("head", api=keys, prefill={"require_remote": True}),
         "equal": Plan("worker"),
-        "window": Plan("worker", cache={"sink": 0, "window": 128}),
+        "window": Plan("worker", early=False, cache={"sink": 0, "window": 128}),
         "blocks": Plan("worker", early=False, cache={"block_tokens": 32}),
         "weights": Plan("worker", early=False, model=other),
         "stranger": Plan("worker", early=False, key_file="stranger.key"),
@@ -43,7 +43,7 @@ def plans(directory: Path) -> dict[str, Plan]:
     }
 
 
-INSIDE = ("blocks", "weights", "stranger")
+INSIDE = ("window", "blocks", "weights", "stranger")
 
 
 @pytest.fixture(scope="module")

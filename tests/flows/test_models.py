@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from flows.loopback import LoopbackFleet, Wanted, running
+from flows.inside import worker_inside
+from flows.loopback import LoopbackFleet, Plan, Wanted, running
 from flows.prompts import fresh_prompt, whole_blocks
 from tiny_models import OWN_WINDOW, MakeFamily
 
@@ -44,7 +45,8 @@ def stage(
 ) -> Iterator[Stage]:
     subject = SUBJECTS[request.param]
     model = tiny_family(subject.family)
-    with running(tmp_path_factory.mktemp("fleet"), model, Wanted(cache=subject.cache)) as fleet:
+    wanted = Wanted({"head": Plan("head"), "worker": Plan("worker", early=False)}, cache=subject.cache)
+    with running(tmp_path_factory.mktemp("fleet"), model, wanted) as fleet, worker_inside(fleet, "worker"):
         fleet.head.wait_for_peer("worker")
         yield Stage(fleet, subject)
 

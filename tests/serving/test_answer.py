@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kakeya_ops.engine.contract import DecodeRequest, FailedEvent, PrefillEvent, TokenEvent
+from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import EngineDead
 from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.contract import GenerateRequest, PrefixReady
@@ -77,8 +78,27 @@ def test_a_listener_that_fails_does_not_keep_the_place() -> None:
     assert kept.ends == 1
 
 
+def test_cancelled_while_it_waits_for_its_turn_it_ends_at_once() -> None:
+    kept = Kept()
+    kept.answer.cancel()
+    kept.answer.cancel()
+    assert [type(event.error) for event in kept.events] == [Cancelled]
+    assert kept.ends == 1
+    assert not kept.answer.begin()
+    kept.answer.wait()
+
+
+def test_only_one_takes_it_up() -> None:
+    kept = Kept()
+    assert kept.answer.begin()
+    assert not kept.answer.begin()
+    kept.answer.cancel()
+    assert (kept.events, kept.ends) == ([], 0)
+
+
 def test_cancelled_before_the_engine_has_it_it_is_cancelled_there_too() -> None:
     kept = Kept()
+    assert kept.answer.begin()
     kept.answer.cancel()
     assert kept.answer.stop.stopped
     kept.answer.follow(kept)
@@ -87,6 +107,7 @@ def test_cancelled_before_the_engine_has_it_it_is_cancelled_there_too() -> None:
 
 def test_cancelled_while_the_engine_has_it() -> None:
     kept = Kept()
+    assert kept.answer.begin()
     kept.answer.follow(kept)
     assert kept.cancelled == 0
     kept.answer.cancel()

@@ -283,6 +283,22 @@ def test_places_are_bounded_and_come_back(town: Town) -> None:
         assert [len(one.tokens()) for one in [town.ask(40 + seed, "local") for seed in range(PLACES)]] == [6] * PLACES
 
 
+def test_who_leaves_the_queue_makes_room_at_once(town: Town) -> None:
+    """While the engine stands still: nobody's turn comes meanwhile."""
+    queued = town.settings(queue=1)
+    gate = Gate(town.engine)
+    asked = [queued.ask(100 + seed, "local") for seed in range(PLACES)]
+    waiting = queued.ask(110, "local")
+    with pytest.raises(EngineBusy):
+        queued.ask(111, "local")
+    waiting.ticket.cancel()
+    assert isinstance(waiting.error(), Cancelled)
+    next_one = queued.ask(112, "local")
+    gate.open()
+    assert [len(one.tokens()) for one in [*asked, next_one]] == [6] * (PLACES + 1)
+    assert next_one.receipt().times["queued"] > 0
+
+
 def test_who_leaves_while_the_worker_computes_is_no_fault(town: Town) -> None:
     gate = Gate(town.engine)
     town.proxy.set(down=Fault())
