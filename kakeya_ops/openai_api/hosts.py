@@ -28,7 +28,9 @@ class LoopbackHosts:
             await self._app(scope, receive, send)
             return
         message = "without API keys this server answers to localhost and loopback addresses alone"
-        await ApiError(403, message, param="Host", code="host_not_allowed").response()(scope, receive, send)
+        # Its body is not read, so that the connection is of no further use.
+        refusal = ApiError(403, message, param="Host", code="host_not_allowed", headers={"Connection": "close"})
+        await refusal.response()(scope, receive, send)
 
 
 def is_loopback_host(host: str) -> bool:

@@ -27,7 +27,7 @@ def exchange(front: Front, request: bytes) -> bytes:
 
 
 def request(*headers: str, body: bytes = b"") -> bytes:
-    lines = ["POST /v1/completions HTTP/1.1", "Host: x", "Content-Type: application/json", *headers]
+    lines = ["POST /v1/completions HTTP/1.1", "Host: 127.0.0.1", "Content-Type: application/json", *headers]
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
