@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 
 from kakeya_ops.errors import EngineDead, KakeyaError
@@ -82,15 +82,6 @@ class JobStream:
             return JobEnd(EngineDead(health.reason or "the engine does not answer"))
         return item
 
-    def finish(self, subscription: Subscription) -> Callable[[], None]:
-        """What is to be done when the stream is over."""
-
-        def end() -> None:
-            subscription.close()
-            self._node.counters.add(CounterName.BYTES_SENT, self._sent_bytes)
-
-        return end
-
     def _header(self, subscription: Subscription) -> StreamHeader:
         return StreamHeader(
             node=self._node.id,
@@ -105,6 +96,7 @@ class JobStream:
     def _block(self, part: ReadyPart) -> Frame:
         self._sent[part.block, part.key.part] = part.stored.checksum
         self._sent_bytes += part.stored.nbytes
+        self._node.counters.add(CounterName.BYTES_SENT, part.stored.nbytes)
         return self._writer.encode_block(part.key, part.block, part.stored)
 
     def _receipt(self, subscription: Subscription) -> WorkerReceipt:

@@ -106,7 +106,7 @@ class _PeerApp:
         wish = await run_in_threadpool(self._wish, caller, request)
         subscription = await run_in_threadpool(jobs.subscribe, wish, bell.ring)
         stream = JobStream(self._node, caller, request)
-        return FrameStream(stream.frames(subscription, bell), stream.finish(subscription))
+        return FrameStream(stream.frames(subscription, bell), subscription.close)
 
     async def store(self, caller: Caller, request: Request) -> Answer:
         """Keep a stream of blocks, visible only when all of it has come."""
