@@ -121,19 +121,18 @@ def test_a_bug_is_told_without_its_details() -> None:
     assert "secret" not in error.message
 
 
-def test_the_end_closes_the_subscription_and_counts_what_was_sent() -> None:
+def test_bytes_are_counted_as_they_are_sent() -> None:
     node = make_cache("worker")
-    subscription = Scripted([part(0), JobEnd(None)])
+    sent: list[float] = []
 
     async def run() -> None:
-        source = JobStream(node, CALLER, REQUEST)
-        async for _ in source.frames(subscription, Bell()):
-            pass
-        source.finish(subscription)()
+        async for _ in JobStream(node, CALLER, REQUEST).frames(Scripted([part(0), JobEnd(None)]), Bell()):
+            sent.append(node.counters.value(CounterName.BYTES_SENT))
 
     asyncio.run(run())
-    assert subscription.closed == 1
-    assert node.counters.value(CounterName.BYTES_SENT) == node.identity.layout.parts[0].nbytes
+    nbytes = node.identity.layout.parts[0].nbytes
+    assert sent[0] == 0
+    assert sent[1:] == [nbytes] * (len(sent) - 1)
 
 
 def test_a_bell_is_heard_from_other_threads_and_harmless_when_nobody_hears() -> None:
