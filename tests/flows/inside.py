@@ -23,16 +23,13 @@ Disguise = Callable[[Engine], Any]
 
 
 @contextlib.contextmanager
-def worker_inside(
-    fleet: LoopbackFleet, name: str, disguise: Disguise = lambda engine: engine, pool_bytes: int | None = None
-) -> Iterator[Node]:
+def worker_inside(fleet: LoopbackFleet, name: str, disguise: Disguise = lambda engine: engine) -> Iterator[Node]:
     """The worker called `name`, serving from this process. It computes with what `disguise` makes of its engine."""
     inventory = load_inventory(fleet.write_inventory(name))
     startup = start_up(inventory, name, "worker")
     engine = load_engine(startup)
     try:
         node = make_worker(startup, cast(Engine, disguise(engine)))
-        node.pool.resize(pool_bytes or node.pool.budget_bytes)
         server = Server([Site("peers", make_peer_app(node), startup.sockets)], drain_seconds=1)
         ready = threading.Event()
         thread = threading.Thread(target=server.run, args=(ready.set,), name=name)

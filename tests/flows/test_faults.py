@@ -28,12 +28,16 @@ WHOLE = Fault()
 
 @dataclass(frozen=True)
 class Case:
-    """What is broken, the reasons that are right for it, and the modes of the request that meets it."""
+    """What is broken, the reasons that are right for it, and the modes of the request that meets it.
+
+    At least `kept_blocks` have arrived before.
+    """
 
     reasons: frozenset[str]
     down: Fault = WHOLE
     accept: Accept = "pass"
     modes: tuple[str, ...] = ("remote", "skip-local-pool")
+    kept_blocks: int = 0
 
 
 UNREACHABLE, CORRUPT, TIMEOUT = frozenset({"unreachable"}), frozenset({"corrupt"}), frozenset({"timeout"})
@@ -41,8 +45,8 @@ CASES = {
     "refused": Case(UNREACHABLE, accept="refuse"),
     "cut at once": Case(UNREACHABLE, Fault(cut_after_bytes=1)),
     "cut in the first block": Case(UNREACHABLE, Fault(cut_after_bytes=BLOCK_BYTES // 2)),
-    "cut in mid-stream": Case(UNREACHABLE, Fault(cut_after_bytes=7 * BLOCK_BYTES)),
-    "cut in the last block": Case(UNREACHABLE, Fault(cut_after_bytes=BLOCKS * BLOCK_BYTES)),
+    "cut in mid-stream": Case(UNREACHABLE, Fault(cut_after_bytes=9 * BLOCK_BYTES), kept_blocks=6),
+    "cut in the last block": Case(UNREACHABLE, Fault(cut_after_bytes=BLOCKS * BLOCK_BYTES), kept_blocks=BLOCKS - 3),
     "first block corrupt": Case(CORRUPT, Fault(corrupt_at_byte=BLOCK_BYTES // 2)),
     "middle block corrupt": Case(CORRUPT, Fault(corrupt_at_byte=7 * BLOCK_BYTES)),
     "last block corrupt": Case(CORRUPT, Fault(corrupt_at_byte=BLOCKS * BLOCK_BYTES)),
@@ -100,22 +104,13 @@ def test_a_fault_ends_in_the_local_tokens_and_is_counted_by_its_reason(pair: Loo
     assert met.after["fallbacks"] == met.before["fallbacks"] + 1
     assert met.receipt["cached_tokens"] == fallback["kept_blocks"] * met.receipt["block_tokens"]
     assert met.receipt["local_computed_tokens"] == PROMPT_TOKENS - met.receipt["cached_tokens"]
-    assert pair.head.client.healthy()
-
-
-@pytest.mark.parametrize("name", ["black hole", "answers swallowed"])
-def test_who_does_not_answer_costs_no_more_than_the_limit(pair: LoopbackFleet, name: str) -> None:
-    met = meet(pair, CASES[name])
-    assert met.receipt["decision"]["kind"] == "local"
-    # Far less than the client's own patience, however crowded the machine.
-    assert LOOKUP_SECONDS <= met.receipt["times"]["lookup"] < LOOKUP_SECONDS + 1.5
-
-
-def test_blocks_that_arrived_before_the_cut_are_kept(pair: LoopbackFleet) -> None:
-    met = meet(pair, Case(UNREACHABLE, Fault(cut_after_bytes=9 * BLOCK_BYTES)))
-    assert met.receipt["fallback"]["kept_blocks"] >= 6
+    assert fallback["kept_blocks"] >= CASES[name].kept_blocks
     received = met.after["bytes_received"] - met.before["bytes_received"]
-    assert received >= met.receipt["fallback"]["kept_blocks"] * BLOCK_BYTES
+    assert received >= fallback["kept_blocks"] * BLOCK_BYTES
+    if not CASES[name].modes:
+        # Far less than the client's own patience, however crowded the machine.
+        assert LOOKUP_SECONDS <= met.receipt["times"]["lookup"] < LOOKUP_SECONDS + 1.5
+    assert pair.head.client.healthy()
 
 
 def test_a_slow_worker_is_no_fault(pair: LoopbackFleet) -> None:
@@ -163,21 +158,23 @@ def test_the_head_gives_a_silent_stream_up(pair: LoopbackFleet) -> None:
 
 
 AT_ONCE = 4
-ROUNDS = 5
-TOLERANCE_BYTES = 3 * 2**20
-"""Half of what the rounds receive, and less than half of what they allocate to receive into."""
+ROUNDS = 4
+TOLERANCE_BYTES = 4 * 2**20
+"""Two thirds of what the rounds receive, and half of what they allocate to receive into."""
 
 
+@pytest.mark.slow
 def test_after_many_faults_the_memory_is_what_it_was(pair: LoopbackFleet) -> None:
     budget_bytes = pair.card("head").pool.budget_bytes
     while pair.card("head").pool.used_bytes < budget_bytes - 2 * BLOCK_BYTES:
         pair.head.complete(fresh_prompt(PROMPT_TOKENS), "local", max_tokens=1)
-    break_many(pair)
+    for _ in range(ROUNDS):  # until threads and allocators have what they like to keep
+        break_many(pair)
     base_bytes = pair.resident_bytes("head")
     received_bytes = pair.head.counters()["bytes_received"]
     for _ in range(ROUNDS):
         break_many(pair)
-    assert pair.head.counters()["bytes_received"] - received_bytes > 2 * TOLERANCE_BYTES
+    assert pair.head.counters()["bytes_received"] - received_bytes > TOLERANCE_BYTES
     assert pair.resident_bytes("head") - base_bytes < TOLERANCE_BYTES
     assert pair.card("head").pool.used_bytes <= budget_bytes
 

@@ -44,18 +44,6 @@ def test_without_its_worker_the_probe_fails_whatever_others_do(liars: LoopbackFl
     assert "worker" in " ".join(wrong(document).values())
 
 
-def test_a_worker_whose_pool_has_no_room(liars: LoopbackFleet) -> None:
-    prompt = fresh_prompt(PROMPT_TOKENS)
-    expected, _ = liars.head.complete(prompt, "local")
-    with worker_inside(liars, "worker", pool_bytes=BLOCK_BYTES // 2) as node:
-        meet(liars, node.instance)
-        before = liars.head.counters()["by_reason"].get("pool_full", 0)
-        answer, receipt = liars.head.complete(prompt, "remote", "skip-local-pool")
-    assert answer.logprobs == expected.logprobs
-    assert receipt["fallback"]["reason"] == "pool_full"
-    assert liars.head.counters()["by_reason"]["pool_full"] == before + 1
-
-
 def test_the_kv_of_another_prompt_under_the_right_names(liars: LoopbackFleet) -> None:
     with worker_inside(liars, "worker", ForeignKv) as node:
         meet(liars, node.instance)
@@ -87,25 +75,47 @@ def boastful(honest: Receipts) -> Receipts:
     return lambda stream, subscription: honest(stream, subscription).model_copy(update={"computed_tokens": 10_000})
 
 
-@pytest.mark.parametrize("lie", [forged, replayed, boastful])
-def test_a_receipt_that_is_not_the_truth(
-    liars: LoopbackFleet, monkeypatch: pytest.MonkeyPatch, lie: Callable[[Receipts], Receipts]
+def fall_back(fleet: LoopbackFleet, reason: str) -> None:
+    """A request that the worker fails for `reason`, and then one that it does not: so it is forgiven."""
+    before = fleet.head.counters()["by_reason"].get(reason, 0)
+    prompt = fresh_prompt(PROMPT_TOKENS)
+    answer, receipt = fleet.head.complete(prompt, "remote")
+    local, _ = fleet.head.complete(prompt, "local")
+    assert answer.logprobs == local.logprobs
+    assert receipt["remote"] is None
+    assert receipt["fallback"]["reason"] == reason
+    assert fleet.head.counters()["by_reason"][reason] == before + 1
+
+
+def be_forgiven(fleet: LoopbackFleet) -> None:
+    fleet.head.wait_for_peer("worker")
+    _, receipt = fleet.head.complete(fresh_prompt(PROMPT_TOKENS), "remote")
+    assert receipt["remote"]["computed_tokens"] == whole_blocks(PROMPT_TOKENS)
+
+
+def test_what_a_worker_with_the_key_may_send_instead_of_the_truth(
+    liars: LoopbackFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(JobStream, "_receipt", lie(JobStream._receipt))
     with worker_inside(liars, "worker") as node:
         meet(liars, node.instance)
-        if lie is replayed:
-            _, receipt = liars.head.complete(fresh_prompt(PROMPT_TOKENS), "remote")
-            assert receipt["remote"]["worker_receipt"]["computed_tokens"] == whole_blocks(PROMPT_TOKENS)
-        before = liars.head.counters()["by_reason"].get("corrupt", 0)
-        prompt = fresh_prompt(PROMPT_TOKENS)
-        answer, receipt = liars.head.complete(prompt, "remote")
-        assert receipt["fallback"]["reason"] == "corrupt"
-        assert receipt["remote"] is None
-        assert liars.head.counters()["by_reason"]["corrupt"] == before + 1
-        liars.head.wait_for_peer("worker")
+        for lie in (forged, replayed, boastful):
+            with monkeypatch.context() as lying:
+                lying.setattr(JobStream, "_receipt", lie(JobStream._receipt))
+                if lie is replayed:
+                    be_forgiven(liars)
+                fall_back(liars, "corrupt")
+            be_forgiven(liars)
+        whole_bytes = node.pool.budget_bytes
+        node.pool.resize(BLOCK_BYTES // 2)
+        fall_back(liars, "pool_full")
+        node.pool.resize(whole_bytes)
+        be_forgiven(liars)
+
+
+def test_a_probe_is_not_content_with_a_forged_receipt(liars: LoopbackFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobStream, "_receipt", forged(JobStream._receipt))
+    with worker_inside(liars, "worker") as node:
+        meet(liars, node.instance)
         report = run_probe(ProbeOptions(liars.head.url, (liars.key,)), lambda line: None)
-        failed = {check.name for check in report.checks if check.verdict == "failed"}
-        assert "remote compute, no fallback" in failed
-    local, _ = liars.head.complete(prompt, "local")
-    assert answer.logprobs == local.logprobs
+    failed = {check.name for check in report.checks if check.verdict == "failed"}
+    assert "remote compute, no fallback" in failed

@@ -16,7 +16,7 @@ from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.verify.head_client import Completion
 
 PROMPT_TOKENS = 1000
-LONG_TOKENS = 4000
+LONG_TOKENS = 3200
 BLOCK_BYTES = 32768
 
 Asked = Future[tuple[Completion, Receipt]]
@@ -51,6 +51,7 @@ def _has_passed(count: int, proxy: FaultProxy) -> bool:
     return proxy.passed("down") > count
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_in_mid_stream_and_starts_anew(pair: LoopbackFleet, aside: ThreadPoolExecutor) -> None:
     held, prompt = fresh_prompt(PROMPT_TOKENS), fresh_prompt(LONG_TOKENS)
     cold, first = pair.head.complete(held, "remote")

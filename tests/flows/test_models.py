@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from flows.inside import worker_inside
-from flows.loopback import LoopbackFleet, Plan, Wanted, running
+from flows.loopback import LoopbackFleet, Plan, Wanted
 from flows.prompts import fresh_prompt, whole_blocks
 from tiny_models import OWN_WINDOW, MakeFamily
 
@@ -39,16 +41,29 @@ class Stage:
     subject: Subject
 
 
-@pytest.fixture(scope="module", params=SUBJECTS)
-def stage(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tiny_family: MakeFamily
-) -> Iterator[Stage]:
-    subject = SUBJECTS[request.param]
-    model = tiny_family(subject.family)
-    wanted = Wanted({"head": Plan("head"), "worker": Plan("worker", early=False)}, cache=subject.cache)
-    with running(tmp_path_factory.mktemp("fleet"), model, wanted) as fleet, worker_inside(fleet, "worker"):
-        fleet.head.wait_for_peer("worker")
-        yield Stage(fleet, subject)
+@pytest.fixture(scope="module")
+def stages(tmp_path_factory: pytest.TempPathFactory, tiny_family: MakeFamily) -> Iterator[dict[str, Stage]]:
+    """All fleets, started at the same time."""
+    models = {name: tiny_family(subject.family) for name, subject in SUBJECTS.items()}
+    nodes = {"head": Plan("head"), "worker": Plan("worker", early=False)}
+    fleets = {
+        name: LoopbackFleet(tmp_path_factory.mktemp("fleet"), models[name], Wanted(nodes, cache=subject.cache))
+        for name, subject in SUBJECTS.items()
+    }
+    with contextlib.ExitStack() as running, ThreadPoolExecutor(len(fleets)) as starting:
+        for fleet in fleets.values():
+            running.push(fleet)
+        list(starting.map(LoopbackFleet.__enter__, fleets.values()))
+        for fleet in fleets.values():
+            running.enter_context(worker_inside(fleet, "worker"))
+        yield {name: Stage(fleet, SUBJECTS[name]) for name, fleet in fleets.items()}
+
+
+@pytest.fixture(params=SUBJECTS)
+def stage(request: pytest.FixtureRequest, stages: dict[str, Stage]) -> Stage:
+    found = stages[request.param]
+    found.fleet.head.wait_for_peer("worker")
+    return found
 
 
 def test_remote_and_imported_prefixes_are_the_local_one(stage: Stage) -> None:
