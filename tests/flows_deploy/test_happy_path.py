@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 from flows_deploy.deployed import Fleet
 from kakeya_ops.demo.fleet import LOOPBACK
+from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import CrossCheck
 from kakeya_ops.verify.head_client import HeadClient
 
 
-def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(fleet: Fleet) -> None:
-    results = fleet.deploy()
+@pytest.fixture(scope="module")
+def results(fleet: Fleet) -> dict[str, HostResult]:
+    """What came of deploying to both."""
+    return fleet.deploy()
+
+
+def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(
+    fleet: Fleet, results: dict[str, HostResult]
+) -> None:
     assert [result.verdict for result in results.values()] == ["done", "done"], results
     assert list(results) == ["allens", "head"]
     with fleet.hosts() as hosts:
@@ -21,6 +31,7 @@ def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(fleet: Fl
     assert not fleet.plan().pending
 
 
+@pytest.mark.usefixtures("results")
 def test_the_head_has_a_prefix_computed_by_the_worker_that_launchd_started(fleet: Fleet) -> None:
     body = json.dumps({"prompt": "far away " * 60, "max_tokens": 4, "temperature": 0, "logprobs": 1}).encode()
     with HeadClient(f"http://{LOOPBACK}:{fleet.api_port}") as client:
@@ -30,6 +41,7 @@ def test_the_head_has_a_prefix_computed_by_the_worker_that_launchd_started(fleet
     assert receipt["remote"]["computed_tokens"] > 64
 
 
+@pytest.mark.usefixtures("results")
 def test_secrets_are_where_they_belong_and_nowhere_else(fleet: Fleet) -> None:
     places = fleet.places("allens")
     key = (fleet.folder / "operator/.kakeya/fleet.key").read_text().strip()
