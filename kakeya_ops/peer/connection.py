@@ -239,12 +239,23 @@ def _ask(connection: _Connection, call: Call, stop: StopFlag) -> Answer:
     try:
         headers = call.sign()
         link.settimeout(call.wait_seconds)
-        connection.request(call.method, call.path, body=call.body(headers), headers=dict(headers))
+        try:
+            connection.request(call.method, call.path, body=call.body(headers), headers=dict(headers))
+        except ConnectionError as broken:
+            return Answer(headers, _early_answer(connection, broken), link)
         return Answer(headers, connection.getresponse(), link)
     except BaseException:
         stop.leave(link)
         connection.close()
         raise
+
+
+def _early_answer(connection: _Connection, broken: ConnectionError) -> http.client.HTTPResponse:
+    """What a peer said before it hung up on a body that it did not want; `broken` if it said nothing."""
+    try:
+        return connection.getresponse()
+    except (OSError, http.client.HTTPException):
+        raise broken from None
 
 
 def _shut_down(connection: socket.socket) -> None:

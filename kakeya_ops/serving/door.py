@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kakeya_ops.errors import IdentityMismatch, InputError, KakeyaError
 from kakeya_ops.serving.compatibility import find_identity_difference
@@ -28,6 +29,9 @@ from kakeya_ops.wire.statuses import describe_error
 
 BODY_SECONDS = 30.0
 """How long the body of a small request may take to arrive."""
+
+_DISCARD_BYTES = 1024 * 1024
+_DISCARD_SECONDS = 2.0
 
 Answer = Response | ASGIApp
 Handler = Callable[[Caller, bytes], Awaitable[Answer]]
@@ -52,7 +56,7 @@ class Door:
                 verify_body(request.headers, body)
                 return await handle(caller, body)
             except KakeyaError as error:
-                return self._refuse(error, caller)
+                return _LastWord(request, self._refuse(error, caller))
             except ClientDisconnect:
                 return Response(status_code=400)
 
@@ -67,7 +71,7 @@ class Door:
                 caller = self._verify(request, streamed=True)
                 return await handle(caller, request)
             except KakeyaError as error:
-                return self._refuse(error, caller)
+                return _LastWord(request, self._refuse(error, caller))
             except ClientDisconnect:
                 return Response(status_code=400)
 
@@ -97,7 +101,7 @@ class Door:
         response = self.reply(caller, body.encode(), status) if caller else _unsigned(status, body)
         if body.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(max(round(body.retry_after_seconds), 1))
-        response.headers["Connection"] = "close"  # the rest of the request's body is not wanted
+        response.headers["Connection"] = "close"  # whatever is left of the request is not wanted
         return response
 
 
@@ -123,6 +127,35 @@ def _target(request: Request) -> str:
     path: bytes = request.scope["raw_path"]
     query: bytes = request.scope["query_string"]
     return (path + b"?" + query if query else path).decode("latin-1")
+
+
+class _LastWord:
+    """Answers at once and then lets go by, within bounds, what is still coming of the body.
+
+    To hang up on it would reset the connection, and the answer could be lost with that.
+    """
+
+    def __init__(self, request: Request, answer: Response) -> None:
+        self._request = request
+        self._answer = answer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def keep_open(message: Message) -> None:
+            await send({**message, "more_body": True} if message["type"] == "http.response.body" else message)
+
+        await self._answer(scope, receive, keep_open)
+        await _discard_body(self._request)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _discard_body(request: Request) -> None:
+    left = _DISCARD_BYTES
+    with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):  # the last: nothing is left to read
+        async with asyncio.timeout(_DISCARD_SECONDS):
+            async for chunk in request.stream():
+                left -= len(chunk)
+                if left < 0:
+                    return
 
 
 async def _read_body(request: Request, limit_bytes: int) -> bytes:

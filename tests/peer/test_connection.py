@@ -130,6 +130,24 @@ def test_calls_at_the_same_time_have_connections_of_their_own(connect: Connect) 
         assert {request.connection for request in peer.requests} == {1, 2, 3}
 
 
+def test_an_answer_that_came_before_the_body_was_sent_is_read() -> None:
+    """A peer that refuses hangs up on the rest of the body, and sending that fails."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def refuse() -> None:
+            link, _ = server.accept()
+            with link:
+                link.recv(1)
+                link.sendall(b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+
+        peer = threading.Thread(target=refuse)
+        peer.start()
+        connections = Connections("peer", Endpoint("127.0.0.1", server.getsockname()[1]), TIMEOUTS)
+        with connections.call(call(bytes(64 * 1024 * 1024)), StopFlag()) as answer:
+            assert (answer.response.status, answer.response.read()) == (401, b"no")
+        peer.join()
+
+
 def test_what_is_no_http_is_unreachable(connect: Connect) -> None:
     with ScriptedPeer(lambda request: b"SSH-2.0-OpenSSH_9.6\r\n\r\n") as peer, pytest.raises(PeerUnreachable):
         ask(connect(peer))

@@ -230,6 +230,16 @@ def test_a_body_without_a_length_is_read_only_up_to_the_bound(served: Served) ->
         assert connection.recv(100).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize("size", [1, 100_000, 900_000])
+def test_a_stranger_who_sends_a_body_gets_the_whole_answer_and_no_reset(served: Served, size: int) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
+        connection.sendall(announce("/v1/prefill", {}, size))
+        assert connection.recv(100, socket.MSG_PEEK).startswith(b"HTTP/1.1 401")
+        connection.sendall(bytes(size))
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert ErrorBody.parse(answer.split(b"\r\n\r\n", 1)[1]).code == "signature_rejected"
+
+
 def test_a_body_that_does_not_come_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(door, "BODY_SECONDS", 0.05)
     headers = CALLER.signer.sign("POST", "/v1/kv/lookup", b"", to="cache")
