@@ -9,6 +9,7 @@
     ├── RefusedError (1)          the command ran and its answer is no
     │   ├── RemoteRequired        a local prefill where the inventory demands a remote one
     │   ├── UnsupportedModel      a family or setting that cannot be carried exactly
+    │   ├── FootprintUnknown      how much memory a model takes cannot be known; `missing` is the fact
     │   └── IdentityMismatch      two sides whose KV differs, by first differing field
     ├── EnvironmentFault (3)      ports, permissions, child processes, disk
     ├── PeerError (3)             another node
@@ -111,6 +112,15 @@ class RemoteRequired(RefusedError):
 
 class UnsupportedModel(RefusedError):
     """A model family or setting whose KV cannot be carried exactly."""
+
+
+class FootprintUnknown(RefusedError):
+    """How much memory a model takes cannot be known, and is not guessed. `missing` names the fact that is lacking."""
+
+    def __init__(self, model: str, missing: str, *, hint: str | None = None) -> None:
+        super().__init__(f"how much memory {model} takes is unknown: {missing}", hint=hint)
+        self.model = model
+        self.missing = missing
 
 
 class IdentityMismatch(RefusedError):
@@ -310,6 +320,7 @@ __all__ = [
     "EnvironmentFault",
     "ExitCode",
     "Fault",
+    "FootprintUnknown",
     "HostKeyRejected",
     "IdentityMismatch",
     "InputError",
