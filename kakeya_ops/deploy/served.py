@@ -24,7 +24,7 @@ LEFT_OUT = {
 """Keys of a host that no server reads, and what they are for."""
 PEERS = frozenset({"role", "endpoints", "api"})
 """What a server reads of the other hosts: `api` only because a head without one is no head."""
-SECTIONS = ("fleet", "model", "cache", "prefill", "model_serving")
+SECTIONS = ("fleet", "model", "cache", "prefill", "model_serving", "memory")
 
 
 def served_inventory(inventory: Inventory, host: ResolvedHost) -> bytes:

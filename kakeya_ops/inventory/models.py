@@ -16,6 +16,7 @@ from kakeya_ops.inventory.sections import (
     Defaults,
     Fleet,
     Host,
+    MemorySection,
     Model,
     ModelServing,
     Prefill,
@@ -61,6 +62,8 @@ class Inventory(Section):
     """When the head lets a worker compute a prompt's KV."""
     model_serving: ModelServing = ModelServing()
     """What the memory verdict reckons with."""
+    memory: MemorySection = MemorySection()
+    """Where the memory verdict draws its lines."""
     defaults: Defaults = Defaults()
     """What holds for every host that does not say otherwise."""
     hosts: dict[Label, Host] = Field(min_length=1)

@@ -139,6 +139,20 @@ class ModelServing(Section):
     """Conversations of that length that must fit at once."""
 
 
+class MemorySection(Section):
+    """Where the memory verdict draws its lines."""
+
+    reserve_gb: Gigabytes | None = None
+    """Memory of each host in GiB that is left to its system; null: 2, or an eighth of the host's memory if more."""
+    tight_percent: float = Field(default=10.0, ge=0, le=90)
+    """What fits with less than this share of a limit left is called tight."""
+
+    @property
+    def reserve_bytes(self) -> int | None:
+        """`reserve_gb` in bytes, None for the default."""
+        return None if self.reserve_gb is None else int(self.reserve_gb * GIGABYTE_BYTES)
+
+
 class SshDefaults(Section):
     """How hosts are reached to deploy to them; what is null here is what the user's own ssh configuration says."""
 
@@ -254,6 +268,7 @@ __all__ = [
     "Endpoint",
     "Fleet",
     "Host",
+    "MemorySection",
     "Model",
     "ModelServing",
     "Parity",

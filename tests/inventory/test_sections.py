@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from kakeya_ops.inventory.findings import Finding
-from kakeya_ops.inventory.sections import Api, CacheSection, Endpoint, Section
+from kakeya_ops.inventory.sections import Api, CacheSection, Endpoint, MemorySection, Section
 
 
 class Pair(Section):
@@ -59,3 +59,10 @@ def test_an_api_for_others_asks_for_a_key(bind: str, keys_file: str | None, fine
 )
 def test_kv_goes_in_clear_only_where_nobody_listens(address: str, trusted: bool, in_clear: bool) -> None:
     assert Endpoint(network="n", address=address, port=1, trusted=trusted).in_clear is in_clear
+
+
+def test_the_reserve_of_memory_is_counted_in_bytes_or_left_to_the_rule() -> None:
+    assert MemorySection().reserve_bytes is None
+    assert MemorySection(reserve_gb=1.5).reserve_bytes == 3 * 2**29
+    with pytest.raises(ValueError, match="tight_percent"):
+        MemorySection(tight_percent=91.0)
