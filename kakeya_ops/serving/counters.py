@@ -43,6 +43,11 @@ class CounterName(StrEnum):
     LOOKUPS = "lookups"
     FETCHES = "fetches"
     REQUESTS_REFUSED = "requests_refused"
+    # What a head does for its clients.
+    REQUESTS = "requests"
+    REQUESTS_FAILED = "requests_failed"
+    TOKENS_DECODED = "tokens_decoded"
+    LISTENERS_DROPPED = "listeners_dropped"
 
 
 DESCRIPTIONS: dict[CounterName, str] = {
@@ -71,6 +76,10 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.LOOKUPS: "Lookups answered.",
     CounterName.FETCHES: "Fetches answered.",
     CounterName.REQUESTS_REFUSED: "Peer requests answered with an error, by its code.",
+    CounterName.REQUESTS: "Requests of clients that were taken up.",
+    CounterName.REQUESTS_FAILED: "Requests of clients that ended without a whole answer, by reason.",
+    CounterName.TOKENS_DECODED: "Tokens decoded for clients.",
+    CounterName.LISTENERS_DROPPED: "Readers of the event stream that were too slow and were let go.",
 }
 
 _Labels = tuple[str, str]

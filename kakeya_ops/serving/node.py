@@ -17,6 +17,7 @@ from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
 from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.serving.metrics import NodeCollector
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.cards import Card, Endpoint, Load, PoolUse, Role
 from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
@@ -77,6 +78,7 @@ class Node:
         self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
         self.counters.follow(CounterName.EVICTIONS, lambda: self.pool.stats().evictions)
+        self.counters.registry.register(NodeCollector(self))
 
     @property
     def id(self) -> NodeId:
