@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 
-from kakeya_ops.deploy.material import Material
+from kakeya_ops.deploy.material import Material, program_folder_id
 from kakeya_ops.deploy.served import served_inventory
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory import Inventory, ResolvedHost
@@ -22,11 +22,13 @@ _ID_DIGITS = 12
 
 @dataclass(frozen=True)
 class Desired:
-    """One host as it shall be. `generation` names its content: equal ids are equal services."""
+    """One host as it shall be. `generation` names its content: equal ids are equal services. `program` names the
+    program's folder."""
 
     host: ResolvedHost
     places: Places
     domain: DomainChoice
+    program: str
     generation: str
     inventory: bytes
     service: ServiceValues
@@ -39,7 +41,7 @@ class Desired:
 
     def files(self, material: Material) -> tuple[tuple[str, bytes], ...]:
         """What the folder holds, by name; with it the generation can be returned to."""
-        about = {"program": material.program.id, "role": self.host.role, "domain": self.domain.domain.target}
+        about = {"program": self.program, "role": self.host.role, "domain": self.domain.domain.target}
         return (
             (INVENTORY, self.inventory),
             (PLIST, self.plist),
@@ -53,11 +55,12 @@ def make_desired(inventory: Inventory, host: ResolvedHost, state: HostState, mat
     places = Places.of(inventory, host, state.home)
     domain = _choose(host, state)
     copy = served_inventory(inventory, host)
-    program = places.program(material.program.id)
+    id = program_folder_id(material.program.id, host.python)
+    program = places.program(id)
     draft = render_plist(_values(host, places, domain, (program, "draft")))
     content = hashlib.sha256(b"\0".join((copy, draft))).hexdigest()[:_ID_DIGITS]
     values = _values(host, places, domain, (program, content))
-    return Desired(host, places, domain, content, copy, values, render_plist(values))
+    return Desired(host, places, domain, id, content, copy, values, render_plist(values))
 
 
 def _values(host: ResolvedHost, places: Places, domain: DomainChoice, parts: tuple[str, str]) -> ServiceValues:

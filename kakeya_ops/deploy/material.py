@@ -18,13 +18,15 @@ from kakeya_ops.observe.state import HostState
 from kakeya_ops.secret import Secret, read_fleet_key
 from kakeya_ops.settings import expand_here
 
+_PYTHON_DIGITS = 6
+
 
 class ProgramSource(Protocol):
     """This program, ready to be installed. `id` is a digest of its content and of what it depends on."""
 
     @property
     def id(self) -> str:
-        """Names its folder on the host."""
+        """Names its folder on the host, see `program_folder_id`."""
         ...
 
     def steps(self, host: ResolvedHost, places: Places, state: HostState) -> tuple[Step, ...]:
@@ -72,6 +74,15 @@ class Material:
         return (json.dumps(self.identity.to_json(), indent=1) + "\n").encode("ascii")
 
 
+def program_folder_id(id: str, python: str | None) -> str:
+    """Names the folder of the program `id` on a host whose inventory says `python`.
+
+    An interpreter that is given gets a folder of its own: to change it changes the service, and the generation before
+    keeps the program that it was proved with.
+    """
+    return id if python is None else f"{id}-{hashlib.sha256(python.encode()).hexdigest()[:_PYTHON_DIGITS]}"
+
+
 def read_key(inventory: Inventory) -> Secret | None:
     """The fleet key on this machine. Raises `InputError`."""
     return None if inventory.fleet.key_file is None else read_fleet_key(expand_here(inventory.fleet.key_file))
@@ -89,4 +100,4 @@ def plan_identity(inventory: Inventory) -> CacheIdentity:
     return read_identity(Path(expand_here(inventory.model.path)), settings)
 
 
-__all__ = ["Material", "ModelSource", "ProgramSource", "plan_identity", "read_key"]
+__all__ = ["Material", "ModelSource", "ProgramSource", "plan_identity", "program_folder_id", "read_key"]

@@ -129,7 +129,7 @@ class Planner:
         loaded = tuple(dict.fromkeys(job.domain for job in difference.jobs))
         switch: list[Step] = [StopService(loaded)] if loaded else []
         switch += [WritePlist(desired.plist), StartService(domain)]
-        generation = WriteGeneration(desired.generation, material.program.id, desired.files(material))
+        generation = WriteGeneration(desired.generation, desired.program, desired.files(material))
         written = tuple(step for _, step in files)
         steps = (MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep)
         return (*steps, *material.model.after(model)), reasons

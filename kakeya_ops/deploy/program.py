@@ -10,6 +10,7 @@ from functools import cached_property
 
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.errors import DeployError
+from kakeya_ops.deploy.material import program_folder_id
 from kakeya_ops.deploy.remote_files import make_folder, remove
 from kakeya_ops.deploy.wheel import PROJECT, WheelSource, find_source, pin, requirement_name
 from kakeya_ops.inventory import ResolvedHost
@@ -54,9 +55,10 @@ class WheelProgram:
 
     def steps(self, host: ResolvedHost, places: Places, state: HostState) -> tuple[Step, ...]:
         """See `ProgramSource`. Raises `DeployError` for a host without the right Python."""
-        if self.id in state.programs:
+        folder = program_folder_id(self.id, host.python)
+        if folder in state.programs:
             return ()
-        return (InstallProgram(self, choose_python(host, state), given=host.python is not None),)
+        return (InstallProgram(self, folder, choose_python(host, state), given=host.python is not None),)
 
 
 def find_program() -> WheelProgram:
@@ -84,26 +86,27 @@ def choose_python(host: ResolvedHost, state: HostState) -> Python:
 
 @dataclass(frozen=True)
 class InstallProgram:
-    """A venv with the program in it, made by `python`.
+    """A venv with the program in it, made by `python`, in the folder of programs that is called `folder_id`.
 
     If that interpreter was `given` by the inventory and has all that the program depends on, it is used as it is, and
     nothing is fetched; otherwise pip fetches the pinned versions.
     """
 
     program: WheelProgram
+    folder_id: str
     python: Python
     given: bool
 
     @property
     def title(self) -> str:
         """See `Step`."""
-        return f"install the program {self.program.id} (venv of {self.python.path})"
+        return f"install the program {self.folder_id} (venv of {self.python.path})"
 
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
         wheel = self.program.source.wheel()
-        install = _Installation(context, self.program, self.python, context.places.program(self.program.id))
-        context.undo(f"program {self.program.id}", lambda: remove(context, install.folder))
+        install = _Installation(context, self.program, self.python, context.places.program(self.folder_id))
+        context.undo(f"program {self.folder_id}", lambda: remove(context, install.folder))
         remove(context, install.folder)
         make_folder(context, install.folder, "700")
         context.runner.write(f"{install.folder}/{wheel.name}", wheel.data, 0o600)

@@ -35,7 +35,13 @@ show lock "$root/lock/owner.json"
 there "$root/lock" && probe locked true
 probe current readlink "$root/current"
 probe previous readlink "$root/previous"
-find_programs() { for done in "$root"/programs/*/complete; do [ -f "$done" ] && echo "$done"; done; true; }
+find_programs() {
+  for done in "$root"/programs/*/complete; do
+    # A venv leads to the Python that made it, which may have been removed since.
+    [ -f "$done" ] && [ -x "${done%/complete}/venv/bin/python" ] && echo "$done"
+  done
+  true
+}
 probe programs find_programs
 if there "$key"; then
   probe key_mode stat -f %Lp "$key"
@@ -49,6 +55,8 @@ show model_record "$root/model.json"
 find_python() {
   for candidate in "$@"; do
     [ -x "$candidate" ] || continue
+    # On a Mac that is no Python but what opens a window to offer one, which nobody asked for.
+    [ "$candidate" = /usr/bin/python3 ] && command -v sw_vers >/dev/null && continue
     "$candidate" -c 'import sys; print(sys.executable); print(*sys.version_info[:2])' && return 0
   done
   return 1

@@ -132,6 +132,15 @@ def test_a_program_of_another_content_is_another_generation() -> None:
     assert desired(other, "allens").generation != WANTED.generation
 
 
+def test_another_python_alone_is_another_generation() -> None:
+    changed = inventory()
+    host = changed.hosts["allens"].model_copy(update={"python": "/opt/homebrew/bin/python3.13"})
+    changed = changed.model_copy(update={"hosts": {**changed.hosts, "allens": host}})
+    plan = plan_for(settled(PLANNER, "allens"), dataclasses.replace(PLANNER, inventory=changed))
+    assert "the property list differs" in plan.reasons
+    assert plan.after != WANTED.generation
+
+
 def test_a_new_key_is_no_new_generation_and_yet_a_restart() -> None:
     other = make_planner(material=material(key=Secret(bytes(32))))
     plan = plan_for(settled(PLANNER, "allens"), other)

@@ -55,7 +55,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostContext]
         context = make_context(runner, server.home, make_inventory(python=sys.executable))
         folder_of(context, LINKED).mkdir(parents=True)
         (folder_of(context, LINKED) / "half-made").write_text("")
-        InstallProgram(LINKED, HERE, given=True).apply(context)
+        InstallProgram(LINKED, LINKED.id, HERE, given=True).apply(context)
         yield context
         runner.close()
 
@@ -93,7 +93,7 @@ class TestLinked:
     def test_packages_that_do_not_fit_are_told_and_nothing_stays(self, context: HostContext) -> None:
         program = WheelProgram(ReadyWheel(("xxhash>=99",)), "")
         with pytest.raises(DeployError, match=r"do not fit: kakeya 9.9 .*xxhash.*99"):
-            InstallProgram(program, HERE, given=True).apply(context)
+            InstallProgram(program, program.id, HERE, given=True).apply(context)
         assert not (folder_of(context, program) / "complete").exists()
         assert not context.put_back()
         assert not folder_of(context, program).exists()
@@ -114,7 +114,7 @@ class TestFetched:
 
     def test_the_pinned_version_of_what_it_needs_is_installed(self, context: HostContext, packages: Path) -> None:
         program = WheelProgram(ReadyWheel(("kakeya-dependency",)), "kakeya-dependency==1.0\n")
-        InstallProgram(program, HERE, given=True).apply(context)
+        InstallProgram(program, program.id, HERE, given=True).apply(context)
         folder = folder_of(context, program)
         code = "import importlib.metadata as m; print(m.version('kakeya-dependency'))"
         python = folder / "venv/bin/python"
@@ -126,7 +126,7 @@ class TestFetched:
     def test_a_host_that_reaches_no_index_is_told_what_helps(self, context: HostContext) -> None:
         program = WheelProgram(ReadyWheel(("kakeya-dependency",)), "")
         with pytest.raises(DeployError, match="pip could not install") as caught:
-            InstallProgram(program, HERE, given=False).apply(context)
+            InstallProgram(program, program.id, HERE, given=False).apply(context)
         assert "hosts.allens.python" in (caught.value.hint or "")
         assert not context.put_back()
         assert not folder_of(context, program).exists()
@@ -135,7 +135,7 @@ class TestFetched:
 def test_a_program_that_does_not_start_is_not_complete(context: HostContext) -> None:
     program = WheelProgram(ReadyWheel(code="def run():\n    raise SystemExit('broken')\n"), "")
     with pytest.raises(DeployError, match=r"does not start .*broken"):
-        InstallProgram(program, HERE, given=True).apply(context)
+        InstallProgram(program, program.id, HERE, given=True).apply(context)
     assert not (folder_of(context, program) / "complete").exists()
 
 
@@ -144,7 +144,7 @@ def test_a_python_that_cannot_make_a_venv_is_told(context: HostContext, tmp_path
     python.write_text("#!/bin/sh\necho 'ensurepip is not available'\nexit 1\n")
     python.chmod(0o755)
     with pytest.raises(DeployError, match=r"no venv could be made .*ensurepip is not available"):
-        InstallProgram(WheelProgram(ReadyWheel(), ""), Python(str(python), (3, 12)), given=True).apply(context)
+        InstallProgram(WheelProgram(ReadyWheel(), ""), "p1", Python(str(python), (3, 12)), given=True).apply(context)
 
 
 class TestPlanning:
@@ -161,9 +161,17 @@ class TestPlanning:
 
     def test_another_one_is(self, tmp_path: Path) -> None:
         found = self.steps(tmp_path, programs=frozenset({"another"}), python=self.new)
-        assert found == (InstallProgram(self.program, self.new, given=False),)
-        given = self.steps(tmp_path, "/opt/homebrew/bin/python3.12", python=self.new)
-        assert given == (InstallProgram(self.program, self.new, given=True),)
+        assert found == (InstallProgram(self.program, self.program.id, self.new, given=False),)
+        (given,) = self.steps(tmp_path, "/opt/homebrew/bin/python3.12", python=self.new)
+        assert (given.python, given.given) == (self.new, True)
+
+    def test_the_same_one_made_with_another_python_is_another_folder(self, tmp_path: Path) -> None:
+        (first,) = self.steps(tmp_path, "/opt/a", python=self.new)
+        installed = frozenset({self.program.id, first.folder_id})
+        assert self.steps(tmp_path, "/opt/a", python=self.new, programs=installed) == ()
+        assert self.steps(tmp_path, None, python=self.new, programs=installed) == ()
+        (second,) = self.steps(tmp_path, "/opt/b", python=self.new, programs=installed)
+        assert second.folder_id not in installed
 
     def test_the_id_is_of_the_content_and_of_what_it_runs_with(self) -> None:
         ids = {
@@ -203,7 +211,7 @@ class TestPlanning:
 def test_this_program_itself_is_installed_and_starts(context: HostContext) -> None:
     """The real wheel, in a venv that borrows the packages of the Python that runs the tests."""
     program = find_program()
-    InstallProgram(program, HERE, given=True).apply(context)
+    InstallProgram(program, program.id, HERE, given=True).apply(context)
     command = folder_of(context, program) / "venv/bin/kakeya"
     code = "from kakeya_ops.launchd import template; import kakeya_ops; print(kakeya_ops.__file__)"
     assert "Usage" in subprocess.run([command, "serve", "--help"], capture_output=True, text=True, check=True).stdout

@@ -51,6 +51,7 @@ class InstallCheckout:
         places = f"{ROOT}{os.pathsep}{sysconfig.get_path('purelib')}"
         script = f'#!/bin/sh\nPYTHONPATH={places} exec {sys.executable} -m kakeya_ops.cli.main "$@"\n'
         context.runner.write(f"{folder}/venv/bin/kakeya", script.encode(), 0o755)
+        context.runner.run(["/bin/ln", "-sf", sys.executable, f"{folder}/venv/bin/python"], check=True)
         context.runner.write(f"{folder}/complete", b"", 0o644)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,14 @@ def observe() -> HostState:
     return observe_host(LocalRunner("allens"), FLEET, HOST, Asker(KEY, "ours"))
 
 
+def add_program(root: Path, name: str, python: str) -> None:
+    """A program that was installed with a Python."""
+    venv = root / "programs" / name / "venv/bin"
+    venv.mkdir(parents=True)
+    (venv / "python").symlink_to(python)
+    (root / "programs" / name / "complete").touch()
+
+
 def test_a_bare_mac(mac: MacHost) -> None:
     state = observe()
     uid = mac.state.own_uid
@@ -55,8 +64,8 @@ def test_what_is_installed(mac: MacHost) -> None:
     mac.preload({"Label": places.label, "ProgramArguments": ["/bin/sleep", "100"], "RunAtLoad": True}, "user")
     root = Path(places.root)
     (root / "generations/g2").mkdir(parents=True)
-    (root / "programs/p1").mkdir(parents=True)
-    (root / "programs/p1/complete").touch()
+    add_program(root, "p1", sys.executable)
+    add_program(root, "without-its-python", str(root / "removed"))
     (root / "programs/half").mkdir()
     (root / "current").symlink_to("generations/g2")
     (root / "previous").symlink_to("generations/g1")
@@ -111,3 +120,9 @@ def test_nobody_at_the_screen(mac: MacHost) -> None:
 def test_a_launchctl_that_cannot_be_understood_is_unknown(mac: MacHost) -> None:
     mac.add_tool("launchctl", "#!/bin/sh\nexit 77\n")
     assert isinstance(observe().jobs, Unknown)
+
+
+def test_what_a_mac_has_instead_of_python_is_not_even_asked(mac: MacHost) -> None:
+    """It would open a window on a screen that nobody may see."""
+    host = HOST.model_copy(update={"python": "/usr/bin/python3"})
+    assert observe_host(LocalRunner("allens"), FLEET, host, Asker(KEY, "ours")).python is None
