@@ -6,15 +6,20 @@ import hashlib
 import json
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal
+
+from pydantic import TypeAdapter
 
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.wire.signing import sign_document
 
 PURPOSE = "head-receipt"
-_KEPT = 1024
+KEPT = 1024
+"""How many receipts a head keeps, in memory and in its file."""
 
 Gain = Literal["reuse", "faster worker", "overlap", "none"]
 
@@ -87,6 +92,18 @@ class Receipt:
         }
         return asdict(self) | {"decision": decision}
 
+    @classmethod
+    def from_json(cls, document: Any) -> Receipt:
+        """The receipt of which `to_json` gave `document`. Raises `ValueError` for anything else."""
+        decision = document.get("decision") if isinstance(document, dict) else None
+        if not isinstance(decision, dict):
+            raise ValueError("a receipt is an object that names a decision")
+        renamed = {"node" if name == "worker" else name: value for name, value in decision.items()}
+        receipt = _RECEIPT.validate_python({**document, "decision": renamed})
+        if receipt.to_json() != document:
+            raise ValueError("a receipt has its own fields and no others")
+        return receipt
+
     def sign(self, key: Secret | None) -> Receipt:
         """The same receipt with its MAC, over everything but the MAC; unchanged in a fleet without a key."""
         if key is None:
@@ -100,16 +117,33 @@ class Receipt:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+_RECEIPT = TypeAdapter(Receipt)
+
+
 class ReceiptBook:
     """The last receipts, by request id. Thread-safe."""
 
-    def __init__(self, kept: int = _KEPT) -> None:
+    def __init__(self, kept: int = KEPT) -> None:
         self._kept = kept
+        self._follow: Callable[[Receipt], None] = lambda receipt: None
         self._lock = threading.Lock()
         self._receipts: OrderedDict[str, Receipt] = OrderedDict()
 
     def add(self, receipt: Receipt) -> None:
         """Keep `receipt`, in the place of one with the same id; the oldest is dropped when there are too many."""
+        self._keep(receipt)
+        self._follow(receipt)
+
+    def restore(self, receipts: Iterable[Receipt]) -> None:
+        """Keep what an earlier process has kept, oldest first; nobody is told of it."""
+        for receipt in receipts:
+            self._keep(receipt)
+
+    def follow(self, tell: Callable[[Receipt], None]) -> None:
+        """Have `tell` called with each receipt that is added from now on. It must return at once."""
+        self._follow = tell
+
+    def _keep(self, receipt: Receipt) -> None:
         with self._lock:
             self._receipts[receipt.request_id] = receipt
             self._receipts.move_to_end(receipt.request_id)
@@ -121,10 +155,11 @@ class ReceiptBook:
         with self._lock:
             return self._receipts.get(request_id)
 
-    def last(self, count: int) -> list[Receipt]:
-        """The newest `count` receipts, newest first."""
+    def last(self, count: int, *, tenant: str | None = None) -> list[Receipt]:
+        """The newest `count` receipts, newest first; with a `tenant` only its own."""
         with self._lock:
-            return list(reversed(self._receipts.values()))[:count]
+            newest = reversed(self._receipts.values())
+            return list(islice((one for one in newest if tenant in (None, one.tenant)), count))
 
 
-__all__ = ["PURPOSE", "Fallback", "Gain", "Receipt", "ReceiptBook", "RemotePart"]
+__all__ = ["KEPT", "PURPOSE", "Fallback", "Gain", "Receipt", "ReceiptBook", "RemotePart"]
