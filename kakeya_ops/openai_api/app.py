@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import ParamSpec, TypeVar
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -94,6 +95,17 @@ class RequestIds:
         await self._app(scope, receive, send_with_id)
 
 
+_SHORT_BYTES = 4096
+"""Up to here a body is read and tokenized sooner than a thread is found for it; the largest take seconds."""
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+async def _run_here(function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
+    return function(*arguments, **options)
+
+
 @dataclass(frozen=True)
 class _Kind:
     """What differs between chat and text completions."""
@@ -114,13 +126,11 @@ class _Completions:
     async def answer(self, request: Request) -> Response:
         tenant = authorize(request, self._settings)
         content = await read_json_body(request, self._settings.limits)
-        # Seconds for the largest bodies, in which nobody else would be answered.
-        body = await run_in_threadpool(parse_body, self._kind.body, content)
+        run = _run_here if len(content) <= _SHORT_BYTES else run_in_threadpool
+        body = await run(parse_body, self._kind.body, content)
         _check_model(self._head, body.model)
         directive = self._read_directive(request, content)
-        prepared = await run_in_threadpool(
-            self._kind.prepare, body, self._head, self._settings.limits.default_max_tokens
-        )
+        prepared = await run(self._kind.prepare, body, self._head, self._settings.limits.default_max_tokens)
         request_id = str(request.state.request_id)
         decode = DecodeRequest(request_id, prepared.tokens, prepared.max_tokens, body.sampling())
         task = self._make_task(GenerateRequest(decode, tenant, directive), body, prepared)

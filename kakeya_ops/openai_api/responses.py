@@ -182,14 +182,15 @@ class TextShape:
 
     def _choice(self, deltas: Sequence[Delta]) -> CompletionChoice:
         logprobs = [entry for delta in deltas for entry in delta.logprobs]
-        finish: Any = deltas[-1].finish
-        # Unchecked: the type knows only the end of an answer; the pieces of a stream before it say null.
-        return CompletionChoice.model_construct(
+        choice = CompletionChoice(
             index=0,
             text=_join([segment for delta in deltas for segment in delta.segments], "content"),
-            finish_reason=finish,
+            finish_reason="stop",
             logprobs=_text_logprobs(logprobs, self._text) if logprobs else None,
         )
+        # The type knows only the end of an answer; the pieces of a stream before it say null.
+        choice.finish_reason = deltas[-1].finish  # type: ignore[assignment]
+        return choice
 
 
 def describe_usage(prompt_tokens: int, completion_tokens: int, cached_tokens: int) -> CompletionUsage:
