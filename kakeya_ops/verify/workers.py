@@ -30,7 +30,7 @@ def shortcoming(card: Card) -> str | None:
     if card.get("role") != "worker":
         return f"is a {card.get('role')}, not a worker"
     if not card.get("reachable"):
-        return "cannot be reached from the head"
+        return f"cannot be reached from the head{_explain_link(card)}"
     if not card.get("healthy"):
         return "is not healthy: its engine does not answer"
     if not card.get("identity_match"):
@@ -47,6 +47,13 @@ def _explain_mismatch(difference: Any) -> str:
         return "has another cache identity than the head"
     field, ours, theirs = (difference.get(name) for name in ("field", "ours", "theirs"))
     return f"has another cache identity than the head: {field} is {theirs} there, {ours} on the head"
+
+
+def _explain_link(card: Card) -> str:
+    link = card.get("link")
+    error = link.get("last_error") if isinstance(link, Mapping) else None
+    prefix = f"{card.get('node')}: "
+    return f": {str(error).removeprefix(prefix)}" if error else ""
 
 
 def _describe(card: Card) -> str:

@@ -117,7 +117,8 @@ def test_a_worker_with_another_key_is_never_used_and_the_reason_is_visible(fleet
     assert (summary["workers"], summary["caches"]) == (6, 2)
     report = probe(fleet, "stranger")
     assert not report.passed
-    assert "stranger" in report.checks[0].detail
+    assert report.checks[0].detail.startswith("stranger cannot be reached from the head: ")
+    assert "wrong key" in report.checks[0].detail
 
 
 def test_two_nodes_with_one_id_are_both_named_and_not_used(fleet: LoopbackFleet) -> None:

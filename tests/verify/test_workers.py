@@ -27,7 +27,11 @@ def test_a_cache_is_no_proof_and_is_named() -> None:
     [
         ({"role": "head"}, "is a head, not a worker"),
         ({"role": None}, "not a worker"),
-        ({"reachable": False}, "cannot be reached"),
+        ({"reachable": False}, "cannot be reached from the head"),
+        (
+            {"reachable": False, "link": {"last_error": "worker: message rejected: wrong key"}},
+            "from the head: message rejected: wrong key",
+        ),
         ({"healthy": False}, "not healthy"),
         ({"usable": False}, "after it failed"),
         ({"usable": False, "conflict": True}, "shares its id"),
