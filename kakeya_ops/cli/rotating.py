@@ -6,6 +6,7 @@ import typer
 
 from kakeya_ops.cli.applying import Applying, ask, load, open_hosts
 from kakeya_ops.cli.context import AppContext
+from kakeya_ops.cli.giving_up import giving_up
 from kakeya_ops.deploy.apply import Application, ApplySettings
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts
@@ -30,7 +31,7 @@ def run_rotation(context: AppContext, *, yes: bool) -> None:
     _show(context, passes, checks)
     code = exit_code(passes[-1].results, checks, interrupted=interrupted)
     if not good:
-        context.printer.note("nodes still take both keys; go on with: kakeya key rotate")
+        context.printer.note(_how_to_go_on(pending, interrupted=interrupted))
     if code is not ExitCode.OK:
         raise typer.Exit(code)
 
@@ -41,10 +42,16 @@ def _rotate(context: AppContext, hosts: Hosts, pending: Pending) -> tuple[list[P
         settings = ApplySettings("key rotate", parallel=1, key=keys.new)
         application = Application(hosts.runner, screen, settings)
         passes = []
-        for done in Rotation(hosts, pending, keys, application.run).run():
-            passes.append(done)
-            context.printer.note(f"  {done.title}: {'on every host' if done.good else 'not on every host'}")
+        with giving_up(application.cancelled, context.printer.note):
+            for done in Rotation(hosts, pending, keys, application.run).run():
+                passes.append(done)
+                context.printer.note(f"  {done.title}: {'on every host' if done.good else 'not on every host'}")
     return passes, application.cancelled.is_set()
+
+
+def _how_to_go_on(pending: Pending, *, interrupted: bool) -> str:
+    what = "interrupted before all hosts had the new key" if interrupted else "not all hosts have the new key"
+    return f"{what}; nodes take both until then. {pending.path} keeps them. Go on with: kakeya key rotate"
 
 
 def _show(context: AppContext, passes: list[Pass], checks: list[Check]) -> None:

@@ -25,8 +25,8 @@ from kakeya_ops.deploy.steps import (
     note_links,
     note_service,
 )
-from kakeya_ops.errors import KakeyaError
-from kakeya_ops.inventory import Inventory, ResolvedHost
+from kakeya_ops.errors import InputError, KakeyaError
+from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.launchd import Domain, candidate_domains, parse_domain
 from kakeya_ops.observe.fanout import Outcome
@@ -34,6 +34,9 @@ from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import HostState, Unknown
 from kakeya_ops.remote.runner import Runner
+
+_MODEL_FIELDS = ("weights", "tokenizer", "chat_template")
+"""The fields of a cache identity that are digests of the model's files."""
 
 PlanHost = Callable[[str, HostState], HostPlan]
 
@@ -162,13 +165,16 @@ class Actions:
         if plist is None or document is None:
             raise NothingToReturnTo(f"{name}: generation {previous} is not whole any more")
         identity = _identity(name, document)
+        host = self._served(name, state, previous)
+        if host.role != "cache":
+            _refuse_replaced_model(name, runner, (folder, places.generation(current)), identity)
         domain = self._domain(name, state, previous)
         loaded = _loaded(name, state)
         steps: list[Step] = [WriteIdentity(document)]
         steps += [StopService(loaded)] if loaded else []
         steps += [WritePlist(plist), StartService(domain), WaitHealthy(domain)]
         steps += [CheckCard(identity, self.asker, domain), SwapGenerations(current, previous)]
-        return replace(self._host(name, state, tuple(steps), previous), host=self._served(name, state, previous))
+        return replace(self._host(name, state, tuple(steps), previous), host=host)
 
     def undeploy(self, purge: bool) -> PlanHost:
         """Remove the service and what deploy installed; `purge` removes model, key and audit log too."""
@@ -219,6 +225,36 @@ def _loaded(name: str, state: HostState) -> tuple[Domain, ...]:
     if isinstance(state.jobs, Unknown):
         raise DeployError(name, f"what launchd has loaded is {state.jobs}")
     return tuple(job.domain for job in state.jobs)
+
+
+def _refuse_replaced_model(name: str, runner: Runner, folders: tuple[str, str], identity: CacheIdentity) -> None:
+    """Raise `NothingToReturnTo` if the model of the generation before was overwritten by the current one's.
+
+    `folders` are those of the two generations. What is not known of them is left to the check of the card.
+    """
+    before, now = (_model_path(runner.read(f"{folder}/{INVENTORY}")) for folder in folders)
+    document = runner.read(f"{folders[1]}/{IDENTITY}")
+    if before is None or before != now or document is None:
+        return
+    try:
+        current = CacheIdentity.from_json(json.loads(document))
+    except (ValueError, KeyError, TypeError):
+        return
+    changed = [field for field in _MODEL_FIELDS if getattr(current, field) != getattr(identity, field)]
+    if changed:
+        raise NothingToReturnTo(
+            f"{name}: the model in {before} was replaced since the generation before was proved: its {changed[0]} "
+            "would not be the one that was kept",
+            hint="put the old model into a folder of its own, and deploy with model.path naming it; what a new model "
+            "in a new folder replaces can be returned to",
+        )
+
+
+def _model_path(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else parse_inventory(data, INVENTORY).model.path
+    except InputError:
+        return None
 
 
 def _identity(name: str, document: bytes) -> CacheIdentity:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kakeya_ops.deploy.api_keys import api_keys_steps
 from kakeya_ops.deploy.context import Step
 from kakeya_ops.deploy.desired import Desired, make_desired
 from kakeya_ops.deploy.gate import Gate, Verdict, no_gate
@@ -131,7 +132,7 @@ class Planner:
         switch += [WritePlist(desired.plist), StartService(domain)]
         generation = WriteGeneration(desired.generation, desired.program, desired.files(material))
         written = tuple(step for _, step in files)
-        steps = (MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep)
+        steps = (*api_keys_steps(host), MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep)
         return (*steps, *material.model.after(model)), reasons
 
     @property

@@ -11,10 +11,11 @@ from deploy.states import GUI, KEY, PLANNER_INVENTORY, USER, bare, desired, inve
 from kakeya_ops.deploy.actions import Actions, RemoveInstallation
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
-from kakeya_ops.deploy.plan import HostPlan
+from kakeya_ops.deploy.plan import HostPlan, Planner
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.state import HostState, Unknown
 from kakeya_ops.remote.local_runner import LocalRunner
+from serving.running import simple_identity
 
 PLANNER = planner()
 ACTIONS = Actions(inventory(PLANNER_INVENTORY.replace("tiny}", "tiny, sync: true}")), Asker(KEY, "ours"), LocalRunner)
@@ -85,6 +86,34 @@ def test_the_generation_before_is_returned_to_as_it_was(context: HostContext) ->
     Path(folder, "identity.json").unlink()
     with pytest.raises(NothingToReturnTo, match="not whole"):
         ACTIONS.rollback("allens", state)
+
+
+def write_generation(context: HostContext, id: str, name: str, plan: Planner) -> None:
+    folder = Path(context.places.generation(id))
+    folder.mkdir(parents=True)
+    for file, data in desired(plan, name, home=context.places.home).files(plan.material):
+        (folder / file).write_bytes(data)
+
+
+@pytest.mark.parametrize(("name", "path", "refused"), [
+    ("allens", "~/models/tiny", True),
+    ("allens", "~/models/other", False),
+    ("vault", "~/models/tiny", False),
+])  # fmt: skip
+def test_a_model_that_was_replaced_in_its_place_is_told_before_anything_is_touched(
+    context: HostContext, name: str, path: str, refused: bool
+) -> None:
+    other = material(identity=simple_identity(weights="99" * 32))
+    write_generation(context, "g1", name, PLANNER)
+    new = inventory(PLANNER_INVENTORY.replace("~/models/tiny", path))
+    write_generation(context, "g2", name, planner(inventory=new, material=other))
+    state = settled(PLANNER, name, home=context.places.home, generation="g2", previous="g1")
+    if not refused:
+        assert words(ACTIONS.rollback(name, state))[-1] == "keep generation g1 as the current one"
+        return
+    with pytest.raises(NothingToReturnTo, match=r"the model in ~/models/tiny was replaced .* its weights") as caught:
+        ACTIONS.rollback(name, state)
+    assert "a new model in a new folder" in (caught.value.hint or "")
 
 
 def test_without_a_generation_before_there_is_no_return() -> None:
