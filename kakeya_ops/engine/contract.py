@@ -62,10 +62,14 @@ class TokenEvent:
 
 @dataclass(frozen=True)
 class PrefillEvent:
-    """Prompt progress of a decode request: `done` of `total` tokens are in the cache."""
+    """Prompt progress of a decode request: `done` of `total` tokens are in the cache.
+
+    `node` is the peer that the last of them came from, None where they were computed here.
+    """
 
     done: int
     total: int
+    node: str | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,14 @@ class Heartbeat:
     busy: bool
 
 
+@dataclass(frozen=True)
+class MemoryUse:
+    """The bytes of MLX's buffers: those in use now, and the most that were in use at once. Spare ones do not count."""
+
+    active_bytes: int
+    peak_bytes: int
+
+
 __all__ = [
     "BlockSink",
     "CacheSettings",
@@ -108,6 +120,7 @@ __all__ = [
     "FailedEvent",
     "Finish",
     "Heartbeat",
+    "MemoryUse",
     "OnEvent",
     "PrefillEvent",
     "Sampling",

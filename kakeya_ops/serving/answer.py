@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, Ticket, TokenEvent
+from kakeya_ops.engine.contract import DecodeEvent, FailedEvent, PrefillEvent, Ticket, TokenEvent
 from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent, PrefixReady
@@ -71,6 +71,8 @@ class Answer:
     def emit(self, event: DecodeEvent) -> None:
         """Pass on what the engine says; the receipt goes before the first token."""
         try:
+            if isinstance(event, PrefillEvent) and event.node is None and event.done == event.total:
+                self.seconds["prefilled"] = self.elapsed()
             if isinstance(event, TokenEvent) and self._make_receipt:
                 self._announce(self._make_receipt)
             self._on_event(event)

@@ -41,10 +41,14 @@ class BlocksGone(PeerError):
 
 @dataclass(frozen=True)
 class Errand:
-    """For whom a peer is asked: `stop` means that nobody waits any more, `nonce` is to come back in its receipt."""
+    """For whom a peer is asked: `stop` means that nobody waits any more, `nonce` is to come back in its receipt.
+
+    `on_progress` is told how many blocks of the prompt there are, whenever that grows.
+    """
 
     nonce: str
     stop: StopFlag
+    on_progress: Callable[[int], None] = lambda blocks: None
 
 
 @dataclass(frozen=True)
@@ -148,20 +152,26 @@ class Gathering:
             self._place(assembly, own, [pair for pair in self._needed(decision.blocks) if pair[0] < held])
             began = time.monotonic()
             run = source.fetch if decision.kind == "import" else source.compute
-            delivery = run(Order(self._prompt, held, decision.blocks, errand), self._arrivals(assembly))
+            delivery = run(Order(self._prompt, held, decision.blocks, errand), self._arrivals(assembly, errand))
             transfer_seconds = time.monotonic() - began
         self._judge(source, assembly, delivery)
         remote = self._describe(decision, source, delivery, held, transfer_seconds)
         seconds = {"transfer": transfer_seconds, "import": self._import_seconds}
         return Gathered(assembly, held, remote, received_bytes=self._received_bytes, seconds=seconds)
 
-    def _arrivals(self, assembly: Assembly) -> OnPart:
+    def _arrivals(self, assembly: Assembly, errand: Errand) -> OnPart:
+        most = self._own_blocks
+
         def arrive(block: int, part: int, stored: StoredPart) -> None:
+            nonlocal most
             self._received[block, part] = stored
             self._pool.put(self._prompt.key(block, part), stored)
             began = time.monotonic()
             assembly.place(block, part, stored.data)
             self._import_seconds += time.monotonic() - began
+            if block >= most:
+                most = block + 1
+                errand.on_progress(most)
 
         return arrive
 

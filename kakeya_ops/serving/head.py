@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from kakeya_ops.engine.contract import BlockSink, Ticket
+from kakeya_ops.engine.contract import BlockSink, PrefillEvent, Ticket
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import EngineBusy, EngineDead, RemoteRequired
@@ -120,7 +120,7 @@ class HeadService:
         gathered = self._gather(answer, gathering, decision, found)
         if rules.demand != "local":
             self._insist(prompt, decision, gathered)
-        answer.seconds |= gathered.seconds
+        answer.seconds |= gathered.seconds | {"gathered": answer.elapsed()}
         answer.expect(lambda seconds: self._settle(Settled(answer, prompt, decision, gathered, seconds)))
         answer.follow(
             self._engine.decode(
@@ -172,8 +172,13 @@ class HeadService:
     def _errand(self, answer: Answer, decision: Decision) -> Errand:
         if decision.kind == "remote_compute":
             self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node or "")
-        directive = answer.request.directive
-        return Errand(directive.nonce if directive else new_nonce(), answer.stop)
+        directive, decode = answer.request.directive, answer.request.decode
+
+        def tell(blocks: int) -> None:
+            done = blocks * self._engine.layout.block_tokens
+            answer.emit(PrefillEvent(done, len(decode.tokens) - 1, decision.node))
+
+        return Errand(directive.nonce if directive else new_nonce(), answer.stop, tell)
 
     def _learn(self, node: str, gathered: Gathered) -> None:
         """Let the next decision know how it went; only a mere transfer tells the rate of the link."""

@@ -59,7 +59,11 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Receipt:
-    """One request's prefix. Times are seconds since the request was received, unless they end in ``_at`` (Unix)."""
+    """One request's prefix; the fields that end in ``_at`` are Unix times.
+
+    Of the `times`, ``queued``, ``gathered``, ``prefilled`` and ``first_token`` are seconds since the request was
+    received, at the end of what they name; ``lookup``, ``transfer``, ``import`` and ``wasted`` are how long it took.
+    """
 
     request_id: str
     node: str
