@@ -22,6 +22,7 @@ from kakeya_ops.engine.contract import (
     DecodeRequest,
     FailedEvent,
     Heartbeat,
+    MemoryUse,
     OnEvent,
     PrefillEvent,
     Ticket,
@@ -206,6 +207,10 @@ class Engine:
     def heartbeat(self) -> Heartbeat:
         """The compute thread's state, without waiting for it."""
         return self._thread.heartbeat()
+
+    def memory(self) -> MemoryUse:
+        """What MLX holds in this process, without waiting for the compute thread."""
+        return MemoryUse(mx.get_active_memory(), mx.get_peak_memory())
 
     def on_death(self, notify: Callable[[], None]) -> None:
         """Have `notify` called, on the dying thread, if the compute thread ever fails; at once if it has failed."""

@@ -15,6 +15,8 @@ _CARD_FIELDS = (
     "epoch",
     "instance",
     "healthy",
+    "reason",
+    "memory",
     "identity",
     "prefill_tokens_per_second",
     "load",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
@@ -13,21 +11,17 @@ import psutil
 from kakeya_ops import __version__
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
-from kakeya_ops.peer.signed import Caller
-from kakeya_ops.secret import Secret
-from kakeya_ops.serving.card_book import CardBook
-from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.metrics import NodeCollector
-from kakeya_ops.units import BlockHash, NodeId
-from kakeya_ops.wire.cards import Card, Endpoint, Load, PoolUse, Role
-from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
+from kakeya_ops.serving.presence import CARD_SECONDS, Health, NodeSettings, Presence
+from kakeya_ops.serving.process_memory import read_footprint
+from kakeya_ops.units import BlockHash
+from kakeya_ops.wire.cards import Card, Load, NodeMemory, PoolUse
 
 if TYPE_CHECKING:
     from kakeya_ops.engine.engine import Engine
     from kakeya_ops.serving.jobs import JobBook
 
-CARD_SECONDS = 15.0
-"""How long a card counts; nodes exchange cards several times as often."""
 IDLE_STALE_SECONDS = 15.0
 """An idle engine tests itself every five seconds."""
 BUSY_STALE_SECONDS = 60.0
@@ -36,69 +30,20 @@ BUSY_STALE_SECONDS = 60.0
 _PROBE = PartKey(BlockHash(bytes(32)), 0xFFFF)
 
 
-@dataclass(frozen=True)
-class NodeSettings:
-    """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback."""
-
-    id: NodeId
-    role: Role
-    tenant: str
-    keys: Sequence[Secret] = ()
-    endpoints: Sequence[Endpoint] = ()
-
-
-@dataclass(frozen=True)
-class Health:
-    """Whether the node can do its work now, and if not, why."""
-
-    healthy: bool
-    reason: str | None = None
-    age_seconds: float = 0.0
-
-
 @dataclass(eq=False)
-class Node:
+class Node(Presence):
     """A node of any role. A worker and a head have an `engine`; a worker has `jobs` besides."""
 
-    settings: NodeSettings
     pool: BlockPool
     identity: CacheIdentity
     engine: Engine | None = None
     jobs: JobBook | None = None
-    counters: Counters = field(default_factory=Counters)
-    epoch: int = field(default_factory=time.time_ns)
-    instance: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._document = self.identity.to_json()
-        self.cards = CardBook(self.card, time.monotonic)
-        # Nonces are forgotten with the process, so what was signed before it began is refused.
-        nonces = NonceBook(opened_at=time.time())
-        unsigned = self.fleet_key is None
-        self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
-        self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
         self.counters.follow(CounterName.EVICTIONS, lambda: self.pool.stats().evictions)
         self.counters.registry.register(NodeCollector(self))
-
-    @property
-    def id(self) -> NodeId:
-        """Its host's name in the inventory."""
-        return self.settings.id
-
-    @property
-    def role(self) -> Role:
-        """What it does for the fleet."""
-        return self.settings.role
-
-    @property
-    def fleet_key(self) -> Secret | None:
-        """The key that it signs with, None in an unsigned fleet."""
-        return self.settings.keys[0] if self.settings.keys else None
-
-    @property
-    def caller(self) -> Caller:
-        """How it presents itself to peers."""
-        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key)
 
     def health(self) -> Health:
         """From the engine's own heartbeat, or from a test of the pool; never waits for work that is going on."""
@@ -106,7 +51,7 @@ class Node:
 
     def card(self) -> Card:
         """What it says about itself now."""
-        engine, pool = self.engine, self.pool.stats()
+        engine, pool, health = self.engine, self.pool.stats(), self.health()
         return Card(
             node=self.id,
             role=self.role,
@@ -124,7 +69,17 @@ class Node:
             counters=dict(self.counters.snapshot()),
             issued_at=time.time(),
             ttl_seconds=CARD_SECONDS,
-            healthy=self.health().healthy,
+            healthy=health.healthy,
+            reason=health.reason,
+            memory=self._memory(),
+        )
+
+    def _memory(self) -> NodeMemory:
+        use = self.engine.memory() if self.engine else None
+        return NodeMemory(
+            active_bytes=use.active_bytes if use else None,
+            peak_bytes=use.peak_bytes if use else None,
+            footprint_bytes=read_footprint(),
         )
 
     def _load(self) -> Load:

@@ -41,12 +41,24 @@ class PoolUse(WireBody):
     budget_bytes: Count
 
 
+class NodeMemory(WireBody):
+    """What a process takes: MLX's buffers now and at most so far, and what its system charges it with.
+
+    MLX's figures are None without an engine, and any is where it cannot be read.
+    """
+
+    active_bytes: Count | None = None
+    peak_bytes: Count | None = None
+    footprint_bytes: Count | None = None
+
+
 class Card(WireBody):
     """What one process says about itself at `issued_at`, good for `ttl_seconds`.
 
     `epoch` is the process's start in nanoseconds of Unix time, and `instance` a random number of it: two instances that
     claim one `node` at the same time are two nodes with one id. `identity` is the digest of `identity_document`; both
-    are None on a node that does not know what KV it keeps. `counters` only grow within an epoch.
+    are None on a node that does not know what KV it keeps. `counters` only grow within an epoch. `reason` says why it
+    is not healthy, and `memory` what it takes; cards of older versions have neither.
     """
 
     node: Name
@@ -66,6 +78,8 @@ class Card(WireBody):
     issued_at: Seconds
     ttl_seconds: Seconds
     healthy: bool
+    reason: Annotated[str, Field(max_length=4096)] | None = None
+    memory: NodeMemory | None = None
 
     limit_bytes: ClassVar[int] = 256 * 1024
 
@@ -78,4 +92,4 @@ class CardsExchange(WireBody):
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
 
 
-__all__ = ["Card", "CardsExchange", "Endpoint", "Load", "PoolUse", "Role"]
+__all__ = ["Card", "CardsExchange", "Endpoint", "Load", "NodeMemory", "PoolUse", "Role"]

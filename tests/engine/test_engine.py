@@ -201,3 +201,8 @@ def test_an_engine_knows_its_model(shared_engine: Engine) -> None:
     assert shared_engine.context_tokens == 8192
     assert shared_engine.layout is shared_engine.identity.layout
     assert shared_engine.settings == replace(SETTINGS)
+
+
+def test_memory_is_mlx_s_own_count(shared_engine: Engine) -> None:
+    use = shared_engine.memory()
+    assert 0 < use.active_bytes <= use.peak_bytes

@@ -39,6 +39,18 @@ def test_a_card_tells_everything_and_survives_the_wire(worker: Node) -> None:
     assert card.ttl_seconds == CARD_SECONDS
     assert abs(card.issued_at - time.time()) < 5
     assert card.free_memory_bytes > 0
+    assert card.reason is None
+
+
+def test_a_card_tells_what_the_process_takes(worker: Node) -> None:
+    memory = Card.parse(worker.card().encode()).memory
+    assert memory is not None
+    assert worker.engine is not None
+    assert 0 < (memory.active_bytes or 0) <= (memory.peak_bytes or 0)
+    assert (memory.footprint_bytes or 0) > 2**20
+    cache = make_cache().card().memory
+    assert cache is not None
+    assert (cache.active_bytes, cache.peak_bytes) == (None, None)
 
 
 def test_a_cache_peers_card_has_no_model(worker: Node) -> None:
@@ -74,7 +86,8 @@ def test_health_of_an_engine_that_does_not_move(worker: Node, monkeypatch: pytes
     assert not health.healthy
     assert health.reason is not None
     assert "has not moved" in health.reason
-    assert not worker.card().healthy
+    card = worker.card()
+    assert (card.healthy, card.reason) == (False, health.reason)
 
 
 def test_health_of_an_engine_that_has_ended(tiny_llama: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kakeya_ops.errors import InputError
-from kakeya_ops.wire.cards import Card, CardsExchange, Endpoint, Load, PoolUse
+from kakeya_ops.wire.cards import Card, CardsExchange, Endpoint, Load, NodeMemory, PoolUse
 
 CARD = Card(
     node="allens",
@@ -31,6 +31,7 @@ CARD = Card(
     issued_at=1_700_000_000.5,
     ttl_seconds=15.0,
     healthy=True,
+    memory=NodeMemory(active_bytes=14 << 30, peak_bytes=15 << 30, footprint_bytes=16 << 30),
 )
 
 
@@ -38,6 +39,12 @@ def test_cards_survive_the_wire() -> None:
     assert Card.parse(CARD.encode()) == CARD
     exchange = CardsExchange(cards=(CARD, CARD.model_copy(update={"node": "head"})))
     assert CardsExchange.parse(exchange.encode()) == exchange
+
+
+def test_a_card_of_an_older_version_tells_neither_a_reason_nor_its_memory() -> None:
+    older = {name: value for name, value in CARD.to_json().items() if name not in ("reason", "memory")}
+    card = Card.parse(json.dumps(older).encode())
+    assert (card.reason, card.memory, card.node) == (None, None, "allens")
 
 
 def test_whole_numbers_of_counters_stay_whole() -> None:
@@ -72,6 +79,9 @@ def test_a_node_without_a_model_has_no_identity() -> None:
         ("counters", {"a": True}),
         ("counters", {f"c{number}": 1 for number in range(257)}),
         ("healthy", 1),
+        ("reason", "x" * 4097),
+        ("memory", {"active_bytes": -1}),
+        ("memory", {"rss": 1}),
         ("surprise", 1),
     ],
 )

@@ -1,0 +1,89 @@
+"""A running node as its peers meet it: its name, its keys, the cards it knows. What it can do is for others to add."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from kakeya_ops.peer.signed import Caller
+from kakeya_ops.secret import Secret
+from kakeya_ops.serving.card_book import CardBook
+from kakeya_ops.serving.counters import Counters
+from kakeya_ops.units import NodeId
+from kakeya_ops.wire.cards import Card, Endpoint, Role
+from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
+
+CARD_SECONDS = 15.0
+"""How long a card counts; nodes exchange cards several times as often."""
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback."""
+
+    id: NodeId
+    role: Role
+    tenant: str
+    keys: Sequence[Secret] = ()
+    endpoints: Sequence[Endpoint] = ()
+
+
+@dataclass(frozen=True)
+class Health:
+    """Whether the node can do its work now, and if not, why."""
+
+    healthy: bool
+    reason: str | None = None
+    age_seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Presence(ABC):
+    """One process of one node."""
+
+    settings: NodeSettings
+    counters: Counters = field(default_factory=Counters, kw_only=True)
+    epoch: int = field(default_factory=time.time_ns, kw_only=True)
+    instance: str = field(default_factory=lambda: secrets.token_hex(16), kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.cards = CardBook(self.card, time.monotonic)
+        # Nonces are forgotten with the process, so what was signed before it began is refused.
+        nonces = NonceBook(opened_at=time.time())
+        unsigned = self.fleet_key is None
+        self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
+        self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
+
+    @property
+    def id(self) -> NodeId:
+        """Its host's name in the inventory."""
+        return self.settings.id
+
+    @property
+    def role(self) -> Role:
+        """What it does for the fleet."""
+        return self.settings.role
+
+    @property
+    def fleet_key(self) -> Secret | None:
+        """The key that it signs with, None in an unsigned fleet."""
+        return self.settings.keys[0] if self.settings.keys else None
+
+    @property
+    def caller(self) -> Caller:
+        """How it presents itself to peers."""
+        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key)
+
+    @abstractmethod
+    def health(self) -> Health:
+        """Whether it can do its work; never waits for work that is going on."""
+
+    @abstractmethod
+    def card(self) -> Card:
+        """What it says about itself now."""
+
+
+__all__ = ["CARD_SECONDS", "Health", "NodeSettings", "Presence"]
