@@ -14,6 +14,9 @@ System = Literal["macos", "linux"]
 Measure = Literal["footprint", "rss"]
 """What a process was measured by: what macOS charges it with, or its resident set, which leaves out GPU buffers."""
 
+Pressure = Literal["normal", "warning", "critical"]
+"""What macOS itself thinks of how short memory is."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figure:
@@ -68,10 +71,11 @@ class HostMemory:
     optimistic_bytes: int | None = None
     swap_used_bytes: int | None = None
     compressor_bytes: int | None = None
+    pressure: Pressure | None = None
     processes: tuple[Process, ...] = ()
     version: str | None = None
     build: str | None = None
     gaps: tuple[Gap, ...] = ()
 
 
-__all__ = ["Figure", "Gap", "HostMemory", "Measure", "Origin", "Process", "System"]
+__all__ = ["Figure", "Gap", "HostMemory", "Measure", "Origin", "Pressure", "Process", "System"]

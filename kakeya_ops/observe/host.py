@@ -9,10 +9,12 @@ from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.launchd import candidate_domains, parse_print, parse_print_disabled
 from kakeya_ops.launchd.outcomes import Outcome, classify
+from kakeya_ops.memory.facts import parse_host
 from kakeya_ops.observe.node import Asker, NodeFacts, node_requests, read_node
 from kakeya_ops.observe.places import Places, on_host
-from kakeya_ops.observe.script import Finding, make_script, parse_findings
+from kakeya_ops.observe.script import make_script
 from kakeya_ops.observe.state import Fact, HostState, Job, KeyFile, ModelFacts, Python, Unknown
+from kakeya_ops.probes import Finding, parse_findings
 from kakeya_ops.remote.runner import Runner
 
 _SECONDS = 60.0
@@ -65,7 +67,7 @@ class _Findings:
             domains=domains,
             macos=self._text("macos"),
             chip=self._text("chip"),
-            memory_bytes=self._number("memory"),
+            memory=parse_host(self.all),
             disk_free_bytes=self._parsed("disk", _free_bytes),
             python=self._python(),
             console_uid=self._number("console"),

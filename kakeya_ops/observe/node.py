@@ -18,9 +18,9 @@ from kakeya_ops.observe.http import (
     read_status,
     signed_request,
 )
-from kakeya_ops.observe.script import Finding
 from kakeya_ops.observe.state import Fact, Health, Unknown
 from kakeya_ops.peer.client import CARD_PATH
+from kakeya_ops.probes import Finding
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Card

@@ -1,31 +1,21 @@
-"""The one shell script that reads a host, and the reader of what it prints.
-
-The script is a constant: what it is about comes as arguments, so that nothing from the inventory is ever part of its
-text. Each probe's output stands between two lines with a nonce that the output cannot know.
-"""
+"""The one shell script that reads a host. Nothing from the inventory is part of its text: it comes as arguments."""
 
 from __future__ import annotations
 
-import re
-import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from kakeya_ops.memory.reading import MEMORY_PROBES
+from kakeya_ops.probes import Script, make_nonce, script_of
 
 _PREAMBLE = r"""
-nonce=$1 label=$2 root=$3 key=$4 identity=$5 model=$6 python=$7 plist=$8
-say() { printf '\n%s %s\n' "$nonce" "$*"; }
-probe() { name=$1; shift; say begin "$name"; "$@" </dev/null 2>/dev/null; say end "$name" $?; }
-there() { [ -e "$1" ] || [ -L "$1" ]; }
-show() { there "$2" && probe "$1" cat "$2"; }
+label=$1 root=$2 key=$3 identity=$4 model=$5 python=$6 plist=$7
 uid=$(id -u)
 """
 
 _PROBES = r"""
 probe user id -un
 probe uid id -u
-probe macos sw_vers -productVersion
 probe chip sysctl -n machdep.cpu.brand_string
-probe memory sysctl -n hw.memsize
 probe console stat -f %u /dev/console
 probe disk df -Pk "$HOME"
 show plist "$plist"
@@ -74,32 +64,8 @@ for domain in gui user; do
   probe "job_$domain" launchctl print "$domain/$uid/$label"
   probe "disabled_$domain" launchctl print-disabled "$domain/$uid"
 done
+probe_memory "$root"
 """
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one probe printed, and its exit status."""
-
-    status: int
-    output: bytes
-
-    @property
-    def text(self) -> str:
-        """The output without the line end; bytes that are not UTF-8 are replaced."""
-        return self.output.decode("utf-8", "replace").rstrip("\n")
-
-
-@dataclass(frozen=True)
-class Script:
-    """The text for ``sh -s`` and its arguments; `nonce` marks the lines between the probes."""
-
-    text: bytes
-    nonce: str
-
-    def argv(self, arguments: tuple[str, ...]) -> tuple[str, ...]:
-        """The command that reads the script from its input."""
-        return ("/bin/sh", "-s", "--", self.nonce, *arguments)
 
 
 def make_script(requests: Mapping[str, bytes]) -> Script:
@@ -107,20 +73,12 @@ def make_script(requests: Mapping[str, bytes]) -> Script:
 
     The requests come last, each in a here-document, because a signature belongs in no list of processes.
     """
-    nonce = secrets.token_hex(16)
-    parts = [_PREAMBLE.encode(), _PROBES.encode()]
+    nonce = make_nonce()
+    parts = [(MEMORY_PROBES + _PREAMBLE + _PROBES).encode()]
     for name, config in requests.items():
         lines = (f"say begin {name}\ncurl --config - 2>/dev/null <<'{nonce}'\n", f"\n{nonce}\nsay end {name} $?\n")
         parts += [lines[0].encode(), config, lines[1].encode()]
-    return Script(b"".join(parts), nonce)
+    return script_of(b"".join(parts), nonce)
 
 
-def parse_findings(output: bytes, nonce: str) -> dict[str, Finding]:
-    """What the probes found, by name; those that did not come to their end are missing."""
-    mark = re.escape(nonce.encode())
-    pattern = rb"\n" + mark + rb" begin (\w+)\n(.*?)\n" + mark + rb" end \1 (\d+)\n"
-    found = re.finditer(pattern, b"\n" + output, re.DOTALL)
-    return {match[1].decode(): Finding(int(match[3]), match[2]) for match in found}
-
-
-__all__ = ["Finding", "Script", "make_script", "parse_findings"]
+__all__ = ["make_script"]

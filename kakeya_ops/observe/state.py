@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from kakeya_ops.launchd import Domain, ServiceState
+from kakeya_ops.memory.host import HostMemory
 from kakeya_ops.wire.cards import Card
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ class HostState:
     domains: tuple[Domain, ...]
     macos: Fact[str]
     chip: Fact[str]
-    memory_bytes: Fact[int]
+    memory: HostMemory
     disk_free_bytes: Fact[int]
     python: Fact[Python | None]
     console_uid: Fact[int]

@@ -13,6 +13,7 @@ import yaml
 
 from kakeya_ops.deploy.context import HostContext, Timing
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
+from kakeya_ops.memory.facts import parse_host
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import HostState, ModelFacts, Unknown
 from kakeya_ops.remote.runner import Runner
@@ -46,7 +47,7 @@ def make_state(home: Path, **facts: Any) -> HostState:
         domains=(),
         macos="15.5",
         chip=unknown,
-        memory_bytes=unknown,
+        memory=parse_host({}),
         disk_free_bytes=unknown,
         python=unknown,
         console_uid=unknown,

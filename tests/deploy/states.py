@@ -13,6 +13,7 @@ from kakeya_ops.deploy.material import Material
 from kakeya_ops.deploy.plan import Planner
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 from kakeya_ops.launchd import Domain, ServiceState
+from kakeya_ops.memory.facts import pinned
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import Health, HostState, Job, KeyFile, Python, Unknown
 from kakeya_ops.secret import Secret
@@ -121,7 +122,7 @@ def bare(name: str, **changes: Any) -> HostState:
         domains=(GUI, USER),
         macos="15.5",
         chip="Apple M4",
-        memory_bytes=16 * 2**30,
+        memory=pinned(16),
         disk_free_bytes=100 * 2**30,
         python=Python("/opt/homebrew/bin/python3.12", (3, 12)),
         console_uid=UID,

@@ -129,6 +129,19 @@ class MacState(Record):
     disk_total_bytes: int = 460 * GIB
     disk_free_bytes: int = 200 * GIB
     wired_limit_mb: int = 0
+    working_set_bytes: int | None = None
+    """What Metal recommends; None: the limit that is set, otherwise two thirds of the memory."""
+    metal: bool = True
+    """Whether osascript finds a GPU."""
+    swap_used_mb: float = 0.0
+    compressor_bytes: int = 0
+    pressure_level: int = 1
+    """1 normal, 2 warning, 4 critical."""
+    processes: tuple[tuple[int, int, int, str], ...] = (
+        (1, 24 * 1024, 18 * 1024, "/sbin/launchd"),
+        (388, 310 * 1024, 402 * 1024, "/System/Library/CoreServices/WindowServer -daemon"),
+    )
+    """Process id, resident set and footprint in KiB, command line."""
     sysctl: dict[str, str] = {}  # noqa: RUF012 (each gets a copy)
     """Further names for sysctl, or other values."""
     sleep_minutes: int = 1

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 
-from mac import bsd_stat
+from mac import bsd_stat, memory_tools
 from mac.codes import Failure
 from mac.state import GIB, MacState, Store
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-PAGE_BYTES = 16384
 
 
 def run(store: Store, name: str, arguments: list[str]) -> str:
@@ -40,7 +38,7 @@ def _sysctl(mac: MacState, arguments: list[str]) -> str:
         "hw.memsize": str(mac.memory_bytes),
         "hw.model": mac.model,
         "hw.ncpu": "10",
-        "hw.pagesize": str(PAGE_BYTES),
+        "hw.pagesize": str(memory_tools.PAGE_BYTES),
         "hw.optional.arm64": "1",
         "hw.perflevel0.physicalcpu": "4",
         "hw.perflevel1.physicalcpu": "6",
@@ -48,8 +46,8 @@ def _sysctl(mac: MacState, arguments: list[str]) -> str:
         "iogpu.wired_limit_mb": str(mac.wired_limit_mb),
         "kern.osproductversion": mac.macos,
         "kern.ostype": "Darwin",
-        "kern.memorystatus_vm_pressure_level": "1",
-        "vm.swapusage": "total = 1024.00M  used = 0.00M  free = 1024.00M  (encrypted)",
+        "kern.memorystatus_vm_pressure_level": str(mac.pressure_level),
+        "vm.swapusage": memory_tools.swap_usage(mac),
         **mac.sysctl,
     }
     bare = "-n" in arguments
@@ -59,38 +57,6 @@ def _sysctl(mac: MacState, arguments: list[str]) -> str:
             raise Failure(1, f"sysctl: unknown oid '{name}'")
         lines.append(values[name] if bare else f"{name}: {values[name]}")
     return "".join(f"{line}\n" for line in lines)
-
-
-def _vm_stat(mac: MacState, _: list[str]) -> str:
-    pages, free = mac.memory_bytes // PAGE_BYTES, mac.free_memory_bytes // PAGE_BYTES
-    used = pages - free
-    counts = {
-        "Pages free": free // 4,
-        "Pages active": used // 2,
-        "Pages inactive": free // 2,
-        "Pages speculative": free - free // 4 - free // 2,
-        "Pages throttled": 0,
-        "Pages wired down": used // 4,
-        "Pages purgeable": 1024,
-        '"Translation faults"': 123456789,
-        "File-backed pages": free // 2,
-        "Anonymous pages": used // 2,
-        "Pages stored in compressor": used // 2,
-        "Pages occupied by compressor": used - used // 2 - used // 4,
-        "Swapins": 0,
-        "Swapouts": 0,
-    }
-    head = f"Mach Virtual Memory Statistics: (page size of {PAGE_BYTES} bytes)\n"
-    return head + "".join(f"{name + ':':<32}{count:>16}.\n" for name, count in counts.items())
-
-
-def _memory_pressure(mac: MacState, _: list[str]) -> str:
-    pages = mac.memory_bytes // PAGE_BYTES
-    free = round(100 * mac.free_memory_bytes / mac.memory_bytes)
-    return (
-        f"The system has {mac.memory_bytes} ({pages} pages with a page size of {PAGE_BYTES}).\n"
-        f"System-wide memory free percentage: {free}%\n"
-    )
 
 
 def _plutil(_: MacState, arguments: list[str]) -> str:
@@ -262,16 +228,19 @@ def _shasum(_: MacState, arguments: list[str]) -> str:
 TOOLS: dict[str, Callable[[MacState, list[str]], str]] = {
     "df": _df,
     "ifconfig": _ifconfig,
-    "memory_pressure": _memory_pressure,
+    "memory_pressure": memory_tools.memory_pressure,
+    "osascript": memory_tools.osascript,
     "plutil": _plutil,
     "pmset": _pmset,
+    "ps": memory_tools.ps,
     "shasum": _shasum,
     "socketfilterfw": _socketfilterfw,
     "stat": bsd_stat.run,
     "sw_vers": _sw_vers,
     "sysctl": _sysctl,
+    "top": memory_tools.top,
     "uname": _uname,
-    "vm_stat": _vm_stat,
+    "vm_stat": memory_tools.vm_stat,
 }
 
 NAMES = ("launchctl", "caffeinate", "id", *TOOLS)

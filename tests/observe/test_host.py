@@ -50,7 +50,7 @@ def test_a_bare_mac(mac: MacHost) -> None:
     uid = mac.state.own_uid
     assert (state.user, state.uid, state.home) == (pwd.getpwuid(os.getuid()).pw_name, uid, str(mac.home))
     assert state.domains == (Domain("gui", uid), Domain("user", uid))
-    assert (state.macos, state.chip, state.memory_bytes) == ("15.5", "Apple M4", 16 * 2**30)
+    assert (state.macos, state.chip, state.memory.total_bytes.nbytes) == ("15.5", "Apple M4", 16 * 2**30)
     assert isinstance(state.disk_free_bytes, int)
     assert state.console_uid == uid
     assert (state.jobs, state.job, state.running, state.plist, state.generation) == ((), None, False, None, None)
@@ -100,7 +100,7 @@ def test_it_takes_one_call_beyond_asking_for_the_home_folder(mac: MacHost) -> No
 
 
 @pytest.mark.parametrize(
-    ("tool", "fact"), [("sw_vers", "macos"), ("sysctl", "chip"), ("sysctl", "memory_bytes"), ("stat", "console_uid")]
+    ("tool", "fact"), [("sw_vers", "macos"), ("sysctl", "chip"), ("df", "disk_free_bytes"), ("stat", "console_uid")]
 )
 def test_a_fact_that_cannot_be_had_is_unknown_and_no_other(mac: MacHost, tool: str, fact: str) -> None:
     mac.add_tool(tool, "#!/bin/sh\nexit 1\n")

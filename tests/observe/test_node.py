@@ -5,8 +5,8 @@ from __future__ import annotations
 from deploy.states import KEY, card, inventory
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.node import Asker, node_requests, read_node, usable_endpoints
-from kakeya_ops.observe.script import Finding
 from kakeya_ops.observe.state import Health, Unknown
+from kakeya_ops.probes import Finding
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.signing import REPLY_HEADER, nonce_of, sign_reply
 
