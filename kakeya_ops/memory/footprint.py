@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from kakeya_ops.memory.rows import GROWTH_ROWS, batch_rows, largest_full_rows, largest_window_rows
+from kakeya_ops.memory.scores import METAL, MlxRule, ScoreNeed, expert_bytes, score_need
+from kakeya_ops.memory.shape import AttentionShape, LayerCache, ModelShape
+
 Role = Literal["head", "worker", "cache"]
 TermGroup = Literal["weights", "kv", "transient", "fixed", "pool", "buffers"]
 
@@ -67,4 +71,196 @@ class Footprint:
         return sum(term.nbytes for term in self.terms)
 
 
-__all__ = ["Footprint", "Role", "Term", "TermGroup", "Workload"]
+INTERPRETER_BYTES = 300_000_000
+"""Python, its libraries and a tokenizer, in the machine's memory: measured on Linux with small models, rounded up."""
+CACHE_PEER_BYTES = 150_000_000
+"""The same for a node without a model."""
+
+
+def estimate(shape: ModelShape | None, load: Workload, rule: MlxRule = METAL) -> Footprint:
+    """What a node needs for `load` with the model of `shape`; None is for a cache peer, which has no model.
+
+    Never less for more context, concurrency or pool. `rule` is how the host's MLX computes attention.
+    """
+    if shape is None or load.role == "cache":
+        terms = (_pool(load), Term("process", CACHE_PEER_BYTES, "Python and its libraries, rough", "fixed", False))
+        return Footprint(terms, 0, "nothing on the GPU")
+    reckoning = _Reckoning(shape, load, rule)
+    largest_bytes, largest = max(reckoning.buffers())
+    return Footprint(tuple(term for term in reckoning.terms() if term.nbytes), largest_bytes, largest)
+
+
+def _pool(load: Workload) -> Term:
+    source = f"pool_gb {load.pool_bytes / 2**30:g} GiB"
+    if load.role != "cache":
+        source += "; blocks that are computed here are MLX arrays, so they count on the GPU"
+    return Term("pool", load.pool_bytes, source, "pool", load.role != "cache")
+
+
+@dataclass(frozen=True)
+class _Reckoning:
+    """One estimate under way."""
+
+    shape: ModelShape
+    load: Workload
+    rule: MlxRule
+
+    def terms(self) -> tuple[Term, ...]:
+        """Every term, also those that are 0."""
+        shape = self.shape
+        dropped = f"; {shape.dropped_bytes} B more in the files are not loaded" if shape.dropped_bytes else ""
+        return (
+            Term(
+                "weights", shape.weights_bytes, f"tensors that mlx-lm keeps, by their headers{dropped}", "weights", True
+            ),
+            self._conversations(),
+            self._waiting(),
+            self._stored(),
+            self._transient(),
+            Term("export", self._export_bytes(), self._export_source(), "buffers", True),
+            self._received(),
+            Term("MLX", self.rule.fixed_bytes, f"{self.rule.name}: {self.rule.evidence}", "fixed", True),
+            Term("process", INTERPRETER_BYTES, "Python, its libraries and the tokenizer, rough", "fixed", False),
+            _pool(self.load),
+        )
+
+    def _conversations(self) -> Term:
+        load = self.load
+        prefilled = sum(self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers)
+        if load.role == "worker":
+            source = f"one prompt of {load.context_tokens} tokens: {self._rows_source()}"
+            return Term("KV", prefilled, source, "kv", True)
+        decoded = sum(self._leaf_bytes(leaf, self._decode_rows(leaf)) for leaf in self.shape.layers)
+        largest = sum(
+            self._leaf_bytes(leaf, max(self._prefill_rows(leaf), self._decode_rows(leaf))) for leaf in self.shape.layers
+        )
+        source = (
+            f"{load.concurrency} conversations of {load.context_tokens} tokens, one of them being prefilled:"
+            f" {self._rows_source()}"
+        )
+        return Term("KV", (load.concurrency - 1) * decoded + largest, source, "kv", True)
+
+    def _waiting(self) -> Term:
+        """A worker's queue: a prompt that the pool knows waits with its prefix already put together."""
+        waiting = self.load.concurrency - 1 if self.load.role == "worker" else 0
+        prefix = sum(self._leaf_bytes(leaf, self._assembly_rows(leaf)) for leaf in self.shape.layers)
+        source = f"{waiting} prompts that wait with a prefix out of the pool, {prefix} B each"
+        return Term("waiting prefixes", waiting * prefix, source, "buffers", True)
+
+    def _stored(self) -> Term:
+        one = sum(self._leaf_bytes(leaf, self._decode_rows(leaf)) for leaf in self.shape.layers)
+        count = self.load.stored_caches
+        source = f"{count} caches kept for later prompts, and one being copied, {one} B each"
+        return Term("stored caches", (count + 1) * one if count else 0, source, "kv", True)
+
+    def _transient(self) -> Term:
+        """The largest of what is needed for moments: these needs follow one another, layer by layer."""
+        needs = [
+            *self._score_needs(),
+            (self._growth_bytes(), "the largest layer's cache while it is grown, old and new"),
+        ]
+        if self.shape.experts is not None:
+            block = self.shape.experts
+            nbytes = expert_bytes(block, self._chunk, self.shape.element_bytes)
+            widths = f"(3 × {block.hidden} + 2 × {block.intermediate})"
+            needs.append((nbytes, f"experts: {self._chunk} tokens × top {block.top_k} × {widths} × element"))
+        if self.load.role == "head":
+            needs.append((self._joining_bytes(), "a conversation that joins the others, copied into their batch"))
+        nbytes, source = max(needs)
+        return Term("prefill step", nbytes, source, "transient", True)
+
+    def _score_needs(self) -> list[tuple[int, str]]:
+        return [(need.nbytes, need.source) for need in map(self._score_need, self.shape.attention)]
+
+    def _score_need(self, attention: AttentionShape) -> ScoreNeed:
+        return score_need(attention, self._chunk, self._keys(attention), self.shape.element_bytes, self.rule)
+
+    def _keys(self, attention: AttentionShape) -> int:
+        """The most keys that a chunk looks at."""
+        window = attention.window if attention.window is not None else self._kept
+        tokens = self.load.context_tokens
+        return tokens if window is None else largest_window_rows(tokens, window, self.load.step)
+
+    def _growth_bytes(self) -> int:
+        return max((self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers), default=0)
+
+    def _joining_bytes(self) -> int:
+        """First the newcomer's cache beside its copy, then one layer of the old batch beside the new one."""
+        alone = sum(self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers)
+        layer = max((self._leaf_bytes(leaf, self._decode_rows(leaf)) for leaf in self.shape.layers), default=0)
+        return max(alone, 2 * self.load.concurrency * layer)
+
+    def _export_bytes(self) -> int:
+        """One block, cut out of each layer's cache and then put together: two copies of it."""
+        rows = sum(leaf.row_bytes for leaf in self.shape.layers) * self.load.block_tokens
+        return 2 * (rows + sum(leaf.state_bytes for leaf in self.shape.layers))
+
+    def _export_source(self) -> str:
+        return f"a block of {self.load.block_tokens} tokens, cut out of the cache and put together: two copies"
+
+    def _received(self) -> Term:
+        """Blocks on their way into conversations, held until their prompt is complete even where the pool drops them."""
+        load = self.load
+        prefix = sum(self._leaf_bytes(leaf, self._assembly_rows(leaf)) for leaf in self.shape.layers)
+        beyond = max(0, load.concurrency * prefix - load.pool_bytes) if load.role == "head" else 0
+        source = (
+            f"blocks received for {load.concurrency} prompts of {prefix} B, as far as the pool has no room for them"
+        )
+        return Term("received blocks", beyond, source, "buffers", False)
+
+    def buffers(self) -> list[tuple[int, str]]:
+        """The largest single allocations, each with what it is."""
+        scores = [(need.buffer_bytes, need.source) for need in map(self._score_need, self.shape.attention)]
+        sequences = self.load.concurrency if self.load.role == "head" else 1
+        rows = [
+            (max(sequences * self._decode_rows(leaf), self._prefill_rows(leaf)) * leaf.array_row_bytes, leaf)
+            for leaf in self.shape.layers
+        ]
+        caches = [(nbytes, f"keys or values of layer {leaf.layer} ({leaf.about})") for nbytes, leaf in rows]
+        return [(self.shape.largest_tensor_bytes, self.shape.largest_tensor or "a tensor"), *scores, *caches]
+
+    @property
+    def _chunk(self) -> int:
+        return min(self.load.step, self.load.context_tokens)
+
+    @property
+    def _kept(self) -> int | None:
+        """Rows that a full layer keeps under the inventory's sink and window; None is all of them."""
+        return None if self.load.window is None else self.load.sink + self.load.window
+
+    def _window(self, leaf: LayerCache) -> int | None:
+        return leaf.window if leaf.kind == "window" else self._kept if leaf.kind == "full" else None
+
+    def _prefill_rows(self, leaf: LayerCache) -> int:
+        tokens, step, window = self.load.context_tokens, self.load.step, self._window(leaf)
+        if window is not None:
+            return largest_window_rows(tokens, window, step)
+        if leaf.kind == "chunked" and leaf.window is not None:
+            return min(largest_full_rows(tokens, step), largest_full_rows(leaf.window + step, step) + GROWTH_ROWS)
+        return largest_full_rows(tokens, step)
+
+    def _decode_rows(self, leaf: LayerCache) -> int:
+        window = self._window(leaf)
+        rows = batch_rows(self.load.context_tokens)
+        if leaf.kind == "chunked":
+            return self._prefill_rows(leaf)
+        return rows if window is None else min(rows, window)
+
+    def _assembly_rows(self, leaf: LayerCache) -> int:
+        window = self._window(leaf)
+        return self._prefill_rows(leaf) if window is None else min(self.load.context_tokens, window)
+
+    def _leaf_bytes(self, leaf: LayerCache, rows: int) -> int:
+        return leaf.state_bytes if leaf.kind == "state" else rows * leaf.row_bytes
+
+    def _rows_source(self) -> str:
+        """Each different kind of layer once, with how many there are."""
+        counts: dict[str, int] = {}
+        for leaf in self.shape.layers:
+            rows = self._prefill_rows(leaf) if self.load.role == "worker" else self._decode_rows(leaf)
+            about = leaf.about if leaf.kind == "state" else f"{leaf.about} × {rows} rows"
+            counts[about] = counts.get(about, 0) + 1
+        return " + ".join(f"{count} layers × ({about})" for about, count in counts.items())
+
+
+__all__ = ["CACHE_PEER_BYTES", "INTERPRETER_BYTES", "Footprint", "Role", "Term", "TermGroup", "Workload", "estimate"]
