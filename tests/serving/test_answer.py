@@ -49,6 +49,17 @@ def test_the_receipt_comes_once_and_before_the_first_token() -> None:
     assert kept.ends == 1
 
 
+def test_it_remembers_when_the_head_itself_had_the_whole_prompt() -> None:
+    kept = Kept()
+    kept.answer.expect(kept.receipt)
+    for event in (PrefillEvent(2, 2, "worker"), PrefillEvent(1, 2)):
+        kept.answer.emit(event)
+    assert "prefilled" not in kept.answer.seconds
+    kept.answer.emit(PrefillEvent(2, 2))
+    kept.answer.emit(TokenEvent(5))
+    assert 0 <= kept.times[0]["prefilled"] <= kept.times[0]["first_token"]
+
+
 @pytest.mark.parametrize("last", [TokenEvent(1, "length"), FailedEvent(EngineDead("x"))])
 def test_its_place_is_given_back_once(last: Any) -> None:
     kept = Kept()

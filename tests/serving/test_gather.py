@@ -149,6 +149,13 @@ def test_a_worker_computes_what_is_missing(case: Case) -> None:
     assert case.answer(gathered) == case.alone()
 
 
+def test_whoever_waits_is_told_how_far_it_is(case: Case) -> None:
+    case.keep(0, 1)
+    told: list[int] = []
+    case.gathering().from_peer(decide(), Peer(case), Errand("00" * 16, StopFlag(), told.append))
+    assert told == list(range(3, BLOCKS + 1))
+
+
 def test_what_arrives_is_kept_for_the_next_request(case: Case) -> None:
     case.gathering(use_pool=False).from_peer(decide(), Peer(case), errand())
     assert case.gathering().local_blocks == BLOCKS
