@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from kakeya_ops import __version__
-from kakeya_ops.cli import demo, deploy, inventory, key, lock, logs, render, serve, service, verify
+from kakeya_ops.cli import demo, deploy, inventory, key, lock, logs, render, serve, service, status, verify
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
@@ -108,6 +108,7 @@ app.command()(service.start)
 app.command()(service.stop)
 app.command()(service.restart)
 app.command()(logs.logs)
+app.command()(status.status)
 app.add_typer(key.app, name="key")
 app.add_typer(lock.app, name="lock")
 app.add_typer(verify.app, name="verify")

@@ -1,0 +1,80 @@
+"""``kakeya status``: what every node does now."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kakeya_ops.cli.context import AppContext, app_context
+from kakeya_ops.errors import ExitCode, InputError
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory
+    from kakeya_ops.status import Sources
+
+
+def status(
+    ctx: typer.Context,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on, once a second, until Ctrl-C.")] = False,
+    no_ssh: Annotated[
+        bool, typer.Option("--no-ssh", help="Do not ask hosts over SSH; what launchd says stays unknown.")
+    ] = False,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File that holds an API key, where a head asks for one.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Show what every host of the inventory does now, whether it serves, and why not.
+
+    Exits with 0 when every host serves, 1 when one does not or cannot be reached. So does --watch, by what it showed
+    last: Ctrl-C is how it ends.
+    """
+    from kakeya_ops.status import Collector
+    from kakeya_ops.views.status import status_view
+    from kakeya_ops.views.status_watch import watch as show_until_ended
+
+    context = app_context(ctx)
+    if watch and context.json:
+        raise InputError("--watch is for people, and --json prints one document", hint="call status --json repeatedly")
+    inventory, sources = _read(context, no_ssh, api_key_file)
+    ended = None
+    with Collector(inventory, sources) as collector:
+        if watch:
+            ended = show_until_ended(context.printer, collector.status)
+            found = collector.status()
+        else:
+            with context.printer.progress("asking every node"):
+                found = collector.first_status()
+    out = context.printer.out
+    context.printer.show(found.to_json(), status_view(found, out.width, ascii_only=out.options.ascii_only))
+    if ended in (signal.SIGTERM, signal.SIGHUP):
+        raise typer.Exit(128 + ended)
+    raise typer.Exit(ExitCode.OK if found.serves else ExitCode.NO)
+
+
+def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple[Inventory, Sources]:
+    """The inventory, and how its nodes are asked. Raises `InputError`."""
+    from kakeya_ops.cli.verify import read_api_key
+    from kakeya_ops.inventory import find_inventory, load_inventory
+    from kakeya_ops.secret import read_fleet_key
+    from kakeya_ops.settings import expand_here
+    from kakeya_ops.status import Sources
+    from kakeya_ops.status.remote_asking import wants_ssh
+
+    inventory = load_inventory(find_inventory(context.inventory_path))
+    key_file = inventory.fleet.key_file
+    open_runner = None
+    if not no_ssh and any(wants_ssh(inventory, name) for name in inventory.hosts):
+        from kakeya_ops.remote.connect import connect  # paramiko is slow to import
+
+        open_runner = connect
+    return inventory, Sources(
+        key=read_fleet_key(expand_here(key_file)) if key_file else None,
+        api_key=read_api_key(api_key_file) if api_key_file else None,
+        open_runner=open_runner,
+    )
+
+
+__all__ = ["status"]
