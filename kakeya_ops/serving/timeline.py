@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ class Span:
 
 def timeline(receipt: Receipt) -> tuple[Span, ...]:
     """The steps of `receipt`, by when they began. Those that did not occur are left out."""
-    return tuple(sorted(_spans(receipt), key=lambda span: (span.began_seconds, span.began_seconds + span.seconds)))
+    return tuple(sorted(_spans(receipt), key=lambda span: span.began_seconds))
 
 
 def _spans(receipt: Receipt) -> Iterator[Span]:
@@ -62,13 +62,18 @@ def _remote_spans(receipt: Receipt, gathered: float) -> Iterator[Span]:
         began = max(gathered - remote.transfer_seconds, 0.0)
         yield Span("transfer", remote.node, began, remote.transfer_seconds, _describe_blocks(remote))
         if worker := remote.worker_receipt:
-            began += float(worker.get("queue_seconds", 0.0))
-            seconds = float(worker.get("compute_seconds", 0.0))
-            yield Span("compute", remote.node, began, seconds, f"{remote.computed_tokens} tokens")
+            began += _seconds(worker, "queue_seconds")
+            tokens = f"{remote.computed_tokens} tokens"
+            yield Span("compute", remote.node, began, _seconds(worker, "compute_seconds"), tokens)
 
 
 def _describe_blocks(remote: RemotePart) -> str:
     return f"{remote.blocks} blocks, {remote.payload_bytes} bytes, {remote.tokens} tokens"
+
+
+def _seconds(worker_receipt: Mapping[str, Any], name: str) -> float:
+    value = worker_receipt.get(name)
+    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def explain_gain(receipt: Receipt) -> str:
@@ -105,8 +110,9 @@ def _none(receipt: Receipt) -> str:
 
 def _computed(receipt: Receipt) -> str:
     remote = receipt.remote
-    assert remote is not None
-    seconds = (remote.worker_receipt or {}).get("compute_seconds")
+    if remote is None:  # it says so itself, and may come from anybody
+        return "no other node computed anything"
+    seconds = _seconds(remote.worker_receipt or {}, "compute_seconds")
     rate = f" in {seconds:.3f} s ({remote.computed_tokens / seconds:.0f} tokens/s)" if seconds else ""
     return f"{remote.node} computed {remote.computed_tokens} of {receipt.prompt_tokens} prompt tokens{rate}"
 

@@ -1,0 +1,56 @@
+"""``kakeya explain``: how one request's prefix came to be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
+from kakeya_ops.errors import ExitCode, InputError
+from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
+from kakeya_ops.secret import Secret
+
+
+def explain(
+    ctx: typer.Context,
+    request_id: Annotated[
+        str, typer.Argument(help="The request's id, from its answer's X-Request-Id.", metavar="REQUEST_ID")
+    ],
+    url: Annotated[
+        str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")
+    ] = None,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Explain one request: its receipt as a timeline, whether the fleet signed it, and which gain applied.
+
+    Exits with 0 when it was found, 1 when the head keeps no such receipt or a signature is wrong, 3 when the head
+    cannot be reached.
+    """
+    from kakeya_ops.verify.explain import explain as explain_request
+    from kakeya_ops.verify.head_client import HeadClient
+    from kakeya_ops.views.explain import explanation
+
+    context = app_context(ctx)
+    inventory = load_inventory(find_inventory(context.inventory_path))
+    keys, without_keys = _keys(inventory)
+    with HeadClient(url or head_url(inventory), read_api_key(api_key_file) if api_key_file else None) as client:
+        found = explain_request(client, request_id, keys, without_keys)
+    context.printer.show(found.to_json(), *explanation(found))
+    raise typer.Exit(ExitCode.OK if found.trustworthy else ExitCode.NO)
+
+
+def _keys(inventory: Inventory) -> tuple[Sequence[Secret], str]:
+    """The fleet's keys, or none and why: a receipt is of use also where its signature cannot be checked."""
+    try:
+        return fleet_keys(inventory), ""
+    except InputError as error:
+        return (), error.message
+
+
+__all__ = ["explain"]
