@@ -199,7 +199,7 @@ class _Reckoning:
         return f"a block of {self.load.block_tokens} tokens, cut out of the cache and put together: two copies"
 
     def _received(self) -> Term:
-        """Blocks on their way into conversations, held until their prompt is complete even where the pool drops them."""
+        """Blocks on their way into conversations: held until the prompt is complete, even where the pool drops them."""
         load = self.load
         prefix = sum(self._leaf_bytes(leaf, self._assembly_rows(leaf)) for leaf in self.shape.layers)
         beyond = max(0, load.concurrency * prefix - load.pool_bytes) if load.role == "head" else 0

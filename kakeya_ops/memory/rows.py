@@ -10,7 +10,9 @@ From ``mlx_lm/models/cache.py`` of mlx-lm 0.32.2, measured equal to it to the by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+from kakeya_ops.memory.shape import LayerCache
 
 GROWTH_ROWS = 256
 
@@ -62,6 +64,25 @@ def batch_rows(tokens: int) -> int:
     return tokens + GROWTH_ROWS - 1
 
 
+def sequence_bytes(layers: Iterable[LayerCache], tokens: int, step: int, singles: int = 0) -> int:
+    """Bytes of the whole cache list of one sequence, exactly as its leaves' `nbytes` say.
+
+    `tokens` were computed in chunks of `step`, and `singles` one by one after them. Raises `ValueError` for a chunked
+    leaf, whose size depends on when it was last cut.
+    """
+    return sum(_leaf_bytes(leaf, tokens, step, singles) for leaf in layers)
+
+
+def _leaf_bytes(leaf: LayerCache, tokens: int, step: int, singles: int) -> int:
+    if leaf.kind == "state":
+        return leaf.state_bytes
+    if leaf.kind == "chunked":
+        raise ValueError("a chunked cache has no size of its own")
+    if leaf.window is None:
+        return leaf.row_bytes * full_rows(tokens, step, singles)
+    return leaf.row_bytes * window_rows(tokens, leaf.window, step, singles)
+
+
 def _round_up(tokens: int) -> int:
     return -(-tokens // GROWTH_ROWS) * GROWTH_ROWS
 
@@ -73,5 +94,6 @@ __all__ = [
     "full_rows",
     "largest_full_rows",
     "largest_window_rows",
+    "sequence_bytes",
     "window_rows",
 ]
