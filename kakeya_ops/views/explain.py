@@ -16,7 +16,7 @@ from kakeya_ops.units import render_bytes, render_rate, render_seconds
 from kakeya_ops.verify.explain import Explanation
 from kakeya_ops.views.printer import visible
 
-_BAR_CHARACTERS = 24
+_BAR_CHARACTERS = 14
 _SHORTEST_SECONDS = 1e-9
 _SEAL_STYLES = {"valid": "green", "wrong": "bold red", "unsigned": "yellow", "unchecked": "yellow"}
 
@@ -29,7 +29,8 @@ def explanation(found: Explanation) -> list[RenderableType]:
 def timeline_table(found: Explanation) -> Table:
     """The steps with the time each took, drawn over the time to the first token."""
     table = _table("step", "on", "began", "took", "", "what happened")
-    table.columns[0].no_wrap = table.columns[4].no_wrap = True
+    for column in table.columns[:5]:
+        column.no_wrap = True
     whole = max((span.began_seconds + span.seconds for span in found.spans), default=0.0)
     for span in found.spans:
         began, took = render_seconds(span.began_seconds), render_seconds(span.seconds)
