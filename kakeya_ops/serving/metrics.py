@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from kakeya_ops import __version__
 from kakeya_ops.serving.counters import DESCRIPTIONS, CounterName
+from kakeya_ops.serving.process_memory import read_footprint
 from kakeya_ops.wire.cards import Role
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ POOL_USED = Metric("kakeya_pool_used_bytes", "gauge", "KV in the pool.", "bytes"
 POOL_BUDGET = Metric("kakeya_pool_budget_bytes", "gauge", "The most that the pool may hold.", "bytes")
 POOL_PINNED = Metric("kakeya_pool_pinned_bytes", "gauge", "KV in the pool that is being sent or imported.", "bytes")
 MEMORY_AVAILABLE = Metric("kakeya_memory_available_bytes", "gauge", "Memory that the machine could give out.", "bytes")
-MEMORY_RESIDENT = Metric("kakeya_process_resident_bytes", "gauge", "Memory that the process has in RAM.", "bytes")
+MEMORY_FOOTPRINT = Metric(
+    "kakeya_process_footprint_bytes", "gauge", "What the system charges the process with.", "bytes"
+)
+MEMORY_MLX = Metric("kakeya_mlx_active_bytes", "gauge", "MLX's buffers.", "bytes", roles=_COMPUTING)
+MEMORY_MLX_PEAK = Metric("kakeya_mlx_peak_bytes", "gauge", "MLX's buffers at most so far.", "bytes", roles=_COMPUTING)
 QUEUED = Metric("kakeya_prompts_queued", "gauge", "Prompts prefilled or waiting for it.", roles=_COMPUTING)
 DECODING = Metric("kakeya_sequences_decoding", "gauge", "Sequences being decoded.", roles=_COMPUTING)
 QUEUE_SECONDS = Metric(
@@ -108,7 +113,9 @@ METRICS: tuple[Metric, ...] = (
     POOL_BUDGET,
     POOL_PINNED,
     MEMORY_AVAILABLE,
-    MEMORY_RESIDENT,
+    MEMORY_FOOTPRINT,
+    MEMORY_MLX,
+    MEMORY_MLX_PEAK,
     QUEUED,
     DECODING,
     QUEUE_SECONDS,
@@ -152,7 +159,7 @@ class NodeCollector(Collector):
         yield gauge(POOL_BUDGET, pool.budget_bytes)
         yield gauge(POOL_PINNED, pool.pinned_bytes)
         yield gauge(MEMORY_AVAILABLE, psutil.virtual_memory().available)
-        yield gauge(MEMORY_RESIDENT, psutil.Process().memory_info().rss)
+        yield gauge(MEMORY_FOOTPRINT, read_footprint())
         if node.engine is not None:
             yield from _collect_engine(node.engine)
         if node.jobs is not None:
@@ -165,6 +172,9 @@ class NodeCollector(Collector):
 
 
 def _collect_engine(engine: Engine) -> Iterator[GaugeMetricFamily]:
+    memory = engine.memory()
+    yield gauge(MEMORY_MLX, memory.active_bytes)
+    yield gauge(MEMORY_MLX_PEAK, memory.peak_bytes)
     yield gauge(QUEUED, engine.queued)
     yield gauge(DECODING, engine.decoding)
     yield gauge(QUEUE_SECONDS, engine.queue_seconds())

@@ -74,7 +74,7 @@ def test_the_values_are_those_of_the_node(worker: Node) -> None:
     assert value("kakeya_pool_budget_bytes") == card.pool.budget_bytes
     assert value("kakeya_prefill_tokens_per_second") == pytest.approx(card.prefill_tokens_per_second or 0, rel=0.5)
     assert value("kakeya_jobs_running") == 0
-    assert value("kakeya_process_resident_bytes") > 2**20
+    assert value("kakeya_process_footprint_bytes") > 2**20
     [info] = found["kakeya_node_info"]
     assert (info.labels["node"], info.labels["role"], info.labels["instance"]) == ("w", "worker", worker.instance)
 
