@@ -85,7 +85,7 @@ class _Way:
         try:
             cards = self._signed.ask("POST", CARDS_PATH, CardsExchange(cards=()).encode(), CardsExchange, stop).cards
         except PeerError as error:
-            return PeerAnswer(health, None, fault=error.message)
+            return PeerAnswer(health, None, fault=error.message.removeprefix(f"{self._name}: "))
         own = next((card for card in cards if card.node == self._name), None)
         return PeerAnswer(health, own, tuple(card for card in cards if card is not own))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
@@ -15,7 +15,7 @@ from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.status.asking import ApiDoor, NodeDoor, api_endpoints
 from kakeya_ops.status.board import Board, Heard, Look
-from kakeya_ops.status.judging import judge
+from kakeya_ops.status.judging import Moment, judge
 from kakeya_ops.status.polling import Poll, Polling, cards_of_host, cards_of_peer
 from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, OpenRunner, wants_ssh
 from kakeya_ops.status.value import FleetStatus
@@ -34,12 +34,13 @@ _ASKER = NodeId("kakeya-status")
 class Sources:
     """How the fleet is asked: the fleet's key (None in a fleet without one), the API's key, and the way to hosts.
 
-    Without `open_runner` nothing is asked over SSH.
+    Without `open_runner` nothing is asked over SSH. `forecasts` are bytes of memory by host, where they are known.
     """
 
     key: Secret | None
-    api_key: Secret | None = field(default=None)
+    api_key: Secret | None = None
     open_runner: OpenRunner | None = None
+    forecasts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def api_headers(self) -> dict[str, str]:
@@ -73,7 +74,8 @@ class Collector:
 
     def status(self) -> FleetStatus:
         """What is known now."""
-        return judge(self.inventory, self._board.read(), time.monotonic(), time.time())
+        moment = Moment(time.monotonic(), time.time())
+        return judge(self.inventory, self._board.read(), moment, self._sources.forecasts)
 
     def first_status(self) -> FleetStatus:
         """What is known once every source was asked: nodes twice, since a speed is what lies between two answers.

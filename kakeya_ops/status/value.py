@@ -80,10 +80,11 @@ class Reach:
 
 @dataclass(frozen=True)
 class Memory:
-    """The node's memory as its process sees it, beside what was forecast for it."""
+    """What the node's process takes, by its system's count, and the engine took at most, beside the forecast of it."""
 
-    observed_bytes: int | None
-    forecast_bytes: int | None
+    footprint_bytes: int | None = None
+    engine_peak_bytes: int | None = None
+    forecast_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class NodeStatus:
     identity: Identity
     reaches: tuple[Reach, ...]
     card: CardFacts | None
-    memory: Memory | None = None
+    memory: Memory = Memory()
     prefill_now_tokens_per_second: float | None = None
     prefill_history: tuple[float, ...] = ()
     restarts_seen: int = 0

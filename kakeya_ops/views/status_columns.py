@@ -142,11 +142,11 @@ def _service(node: NodeStatus) -> tuple[str, str]:
 
 def _memory(node: NodeStatus) -> tuple[str, str]:
     memory = node.memory
-    if memory is not None and memory.observed_bytes is not None:
-        if memory.forecast_bytes is not None:
-            return _share(memory.observed_bytes, memory.forecast_bytes), _dim(node)
-        return f"{render_bytes(memory.observed_bytes)} used", _dim(node)
-    return (f"{render_bytes(node.card.free_memory_bytes)} free" if node.card else NOTHING), _dim(node)
+    if memory.footprint_bytes is None:
+        return (f"{render_bytes(node.card.free_memory_bytes)} free" if node.card else NOTHING), _dim(node)
+    if memory.forecast_bytes is None:
+        return f"{render_bytes(memory.footprint_bytes)} used", _dim(node)
+    return _share(memory.footprint_bytes, memory.forecast_bytes), _dim(node)
 
 
 __all__ = ["GAP", "NOTHING", "Column", "choose_columns", "columns", "render_age", "sparkline"]

@@ -1,0 +1,181 @@
+"""What is said of a fleet, from what was heard of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kakeya_ops.observe.state import Health
+from kakeya_ops.status.asking import PeerAnswer
+from kakeya_ops.status.board import Heard, Look, Told
+from kakeya_ops.status.value import Identity, Service
+from serving.running import simple_identity
+from status.samples import (
+    NOW,
+    VAULT,
+    answering,
+    api,
+    card,
+    judged,
+    seen_by_head,
+    silent,
+    whole,
+    with_api,
+)
+
+
+def test_a_whole_fleet_serves() -> None:
+    status = judged(whole())
+    assert status.serves
+    head, worker = status.nodes
+    assert (head.node, head.role, head.state, head.model, head.problems) == ("head", "head", "healthy", "tiny", ())
+    assert (worker.state, worker.model, worker.identity.equal, worker.identity.head) == (
+        "healthy",
+        "tiny",
+        True,
+        "head",
+    )
+    assert worker.card is not None
+    assert (worker.card.jobs_done, worker.card.queued, worker.card.running, worker.card.uptime_seconds) == (
+        2,
+        0,
+        1,
+        100,
+    )
+    assert head.card is not None
+    assert head.card.jobs_done == 3
+    assert worker.service == Service("not asked", reason="no SSH")
+    [reach] = worker.reaches
+    assert (reach.head, reach.network, reach.rtt_seconds, reach.bytes_per_second) == ("head", "loopback", 0.0005, 1e9)
+    assert (reach.to_node, reach.to_head) == (True, None)
+
+
+def test_a_worker_that_does_not_answer_says_why_and_the_fleet_does_not_serve() -> None:
+    status = judged(whole(allens=silent()))
+    assert not status.serves
+    assert status.node("allens").state == "unreachable"
+    assert status.node("allens").problems == ("unreachable: nothing listens there",)
+    assert status.node("head").serves
+
+
+def test_a_worker_that_hangs_is_unreachable_and_its_last_figures_are_shown_with_their_age() -> None:
+    hanging = dataclasses.replace(answering(card("allens")), peer=Look(1, NOW, None, NOW, None, began_at=NOW))
+    worker = judged(whole(allens=hanging), later=20).node("allens")
+    assert (worker.state, worker.problems) == ("unreachable", ("unreachable: no answer for 20 s",))
+    assert worker.card is not None
+    assert (worker.card.stale, worker.card.age_seconds) == (True, 20)
+    assert "the last card is 20 s old: its figures are of then" in worker.notes
+    assert worker.prefill_now_tokens_per_second is None
+
+
+def test_before_the_first_answer_nothing_is_claimed() -> None:
+    status = judged({"head": Heard(), "allens": Heard()})
+    assert [node.state for node in status.nodes] == ["asking", "asking"]
+    assert not status.serves
+    assert set(status.totals.counters.values()) == {None}
+    assert status.node("allens").identity == Identity()
+
+
+def test_a_failing_engine_says_why() -> None:
+    ill = answering(card("allens", healthy=False, reason="the compute thread has stopped"))
+    worker = judged(whole(allens=ill)).node("allens")
+    assert (worker.state, worker.serves) == ("failing", False)
+    assert worker.problems == ("failing: the compute thread has stopped",)
+
+
+def test_another_window_is_named() -> None:
+    other = answering(card("allens", identity=dataclasses.replace(simple_identity(), window=64)))
+    worker = judged(whole(allens=other)).node("allens")
+    assert (worker.state, worker.serves, worker.identity.equal) == ("healthy", False, False)
+    assert worker.problems == ("cannot help head: window is 64 here, None there",)
+    assert worker.model is None
+
+
+def test_a_cache_in_place_of_a_worker_is_named() -> None:
+    assert judged(whole(allens=answering(card("allens", "cache")))).node("allens").problems == (
+        "runs as a cache, and the inventory says worker",
+    )
+
+
+def test_without_a_head_it_is_not_known_whether_a_worker_is_equal() -> None:
+    status = judged(whole(head=silent()))
+    assert status.node("allens").identity.equal is None
+    assert status.node("allens").serves
+    assert not status.serves
+
+
+def test_a_card_that_another_node_passes_on_is_enough_while_it_is_new() -> None:
+    told = Told(card("allens"), NOW - 3, "head")
+    worker = judged(whole(allens=silent("no route", told))).node("allens")
+    assert worker.serves
+    assert worker.notes == ("not reached from here: no route; head has its card",)
+    assert worker.card is not None
+    assert worker.card.told_by == "head"
+    worker = judged(whole(allens=silent("no route", told)), later=6).node("allens")
+    assert (worker.state, worker.serves) == ("unreachable", False)
+
+
+def test_a_head_that_does_not_reach_its_worker_is_shown() -> None:
+    head = with_api(whole()["head"], api({"allens": seen_by_head("allens: no route", issued_at=None)}))
+    worker = judged(whole(head=head)).node("allens")
+    assert worker.problems == ("head does not reach it: no route",)
+    assert (worker.reaches[0].one_way, worker.reaches[0].to_head) == (False, False)
+
+
+def test_one_way_reachability_is_shown_as_such() -> None:
+    head = with_api(whole()["head"], api({"allens": seen_by_head("no route")}))
+    worker = judged(whole(head=head)).node("allens")
+    assert worker.problems == ("head does not reach it, though it reaches the head: no route",)
+    assert worker.reaches[0].one_way
+    assert "one way only: it reaches head, not the other way" in worker.notes
+
+
+def test_with_a_third_node_to_carry_cards_the_way_back_is_not_known() -> None:
+    head = with_api(whole()["head"], api({"allens": seen_by_head("no route"), "vault": seen_by_head()}))
+    status = judged(whole(head=head, vault=answering(card("vault", "cache"))), VAULT)
+    assert status.node("allens").reaches[0].to_head is None
+    assert status.node("vault").serves
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"conflict": True, "usable": False}, "head does not ask it: another running node has its id"),
+        ({"usable": False}, "head does not ask it for a while after it failed"),
+    ],
+)
+def test_what_keeps_a_head_from_asking_is_shown(changes: dict[str, bool], problem: str) -> None:
+    head = with_api(whole()["head"], api({"allens": seen_by_head(**changes)}))
+    assert judged(whole(head=head)).node("allens").problems == (problem,)
+
+
+def test_a_wrong_key_is_shown_although_the_engine_is_well() -> None:
+    answer = PeerAnswer(Health(True), None, fault="message rejected: wrong key")
+    stranger = Heard(peer=Look[PeerAnswer]().succeed(answer, NOW))
+    worker = judged(whole(allens=stranger)).node("allens")
+    assert (worker.state, worker.serves) == ("healthy", False)
+    assert worker.problems == ("its card cannot be had: message rejected: wrong key",)
+
+
+def test_a_restart_is_told_for_a_while() -> None:
+    restarted = dataclasses.replace(answering(card("allens")), restarts=1, restarted_at=NOW - 5)
+    worker = judged(whole(allens=restarted)).node("allens")
+    assert worker.restarts_seen == 1
+    assert worker.notes == ("restarted, seen 5 s ago: its counters begin anew",)
+    assert worker.serves
+
+
+def test_an_api_that_wants_a_key_costs_links_and_nothing_else() -> None:
+    closed = answering(card("head", "head")).with_look("api", Look().fail("its API asks for a key", NOW))
+    status = judged(whole(head=closed))
+    assert status.serves
+    assert status.node("head").notes == ("no links and no reasons of fallbacks from it: its API asks for a key",)
+    assert status.node("allens").reaches == ()
+    assert status.totals.fallbacks_by_reason is None
+    assert status.totals.counters["remote_jobs"] == 0
+
+
+def test_a_window_that_forgets_is_said() -> None:
+    status = judged(whole(), "cache: {sink: 4, window: 2048}\n")
+    assert status.notes == ("of longer prompts the first 4 and the last 2048 tokens are kept, others forgotten",)
