@@ -187,7 +187,12 @@ ROWS = (
         float32=True,
     ),
     Golden("deepseek_v3", base("deepseek_v3", 3, **MLA), 368_640, float32=True),
-    Golden("deepseek_v2", base("deepseek_v2", 3, **MLA), 1_474_560, float32=True),
+    Golden(
+        "deepseek_v2",
+        base("deepseek_v2", 3, **MLA, rope_scaling={"type": "yarn", "factor": 1.0, "mscale_all_dim": 0}),
+        1_474_560,
+        float32=True,
+    ),
     Golden(
         "deepseek_v32",
         base("deepseek_v32", 3, **MLA, index_head_dim=16, index_n_heads=4, index_topk=64),
