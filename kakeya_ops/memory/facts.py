@@ -144,12 +144,9 @@ class _Mac(_Facts):
 
     def _pages(self, total_bytes: int | None) -> PageCounts:
         pages = parse_vm_stat(self.get("vm_stat").text)
-        self._why_no_pages = self.failure("vm_stat")
-        misfit = None if total_bytes is None else pages.misfit(total_bytes)
-        if misfit is None:
-            return pages
-        self._why_no_pages = misfit
-        return PageCounts(pages.page_bytes, {})
+        misfit = pages.misfit(total_bytes)
+        self._why_no_pages = misfit if misfit and pages.page_bytes else self.failure("vm_stat")
+        return PageCounts(pages.page_bytes, {}) if misfit else pages
 
     def _counted(self, fact: str, value: int | None) -> int | None:
         return self.needed(fact, value, self._why_no_pages)

@@ -56,15 +56,17 @@ class PageCounts:
         """
         return self._bytes("Pages occupied by compressor")
 
-    def misfit(self, total_bytes: int) -> str | None:
-        """Why the counts cannot be those of a machine with `total_bytes`; None when they can.
+    def misfit(self, total_bytes: int | None) -> str | None:
+        """Why the counts cannot be taken for those of a machine with `total_bytes`; None when they can.
 
         A translated program may see pages of another size than those that were counted, which makes everything wrong
-        by a factor of four.
+        by a factor of four. So what cannot be checked is not believed either.
         """
         everything = self._bytes(*_ALL_PAGES)
         if everything is None:
-            return None
+            return f"vm_stat does not tell all of: its page size, {', '.join(_ALL_PAGES)}"
+        if not total_bytes:
+            return "without the memory's size, the pages of vm_stat cannot be checked"
         if _LEAST_SHARE <= Fraction(everything, total_bytes) <= _MOST_SHARE:
             return None
         return f"vm_stat's pages of {self.page_bytes} bytes make {everything} bytes of the {total_bytes} that there are"
