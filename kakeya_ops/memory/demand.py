@@ -17,18 +17,16 @@ class Overrides:
     concurrency: int | None = None
 
 
-def workload_of(inventory: Inventory, host: ResolvedHost, overrides: Overrides = Overrides()) -> Workload:
-    """The workload of `host`.
+NO_OVERRIDES = Overrides()
 
-    A head carries `model_serving.concurrency` conversations at once, while a worker computes one prefix at a time.
-    """
-    role = overrides.role or host.role
-    together = inventory.model_serving.concurrency if role == "head" else 1
+
+def workload_of(inventory: Inventory, host: ResolvedHost, overrides: Overrides = NO_OVERRIDES) -> Workload:
+    """What `host` is to do: a head answers `model_serving.concurrency` conversations and asks workers for each."""
     cache = inventory.cache
     return Workload(
-        role=role,
+        role=overrides.role or host.role,
         context_tokens=overrides.context_tokens or inventory.model_serving.context,
-        concurrency=overrides.concurrency or together,
+        concurrency=overrides.concurrency or inventory.model_serving.concurrency,
         block_tokens=cache.block_tokens,
         sink=cache.sink,
         window=cache.window,
@@ -36,4 +34,4 @@ def workload_of(inventory: Inventory, host: ResolvedHost, overrides: Overrides =
     )
 
 
-__all__ = ["Overrides", "workload_of"]
+__all__ = ["NO_OVERRIDES", "Overrides", "workload_of"]
