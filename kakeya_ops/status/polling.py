@@ -30,7 +30,7 @@ class Poll:
         board.change(self.name, lambda heard: heard.with_look(self.source, heard.look(self.source).begin(_now())))
         try:
             answer = self.ask()
-        except KakeyaError as error:
+        except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever reads the board is told
             message = plain(self.name, error)
             board.change(
                 self.name, lambda heard: heard.with_look(self.source, heard.look(self.source).fail(message, _now()))
@@ -92,9 +92,11 @@ def cards_of_host(answer: HostAnswer, now: float) -> list[Told]:
     return [Told(card, now, None)] if isinstance(card, Card) else []
 
 
-def plain(name: str, error: KakeyaError) -> str:
+def plain(name: str, error: Exception) -> str:
     """What went wrong, without the node's name in front."""
-    return error.message.removeprefix(f"{name}: ")
+    if isinstance(error, KakeyaError):
+        return error.message.removeprefix(f"{name}: ")
+    return f"asking it failed in a way it should not: {type(error).__name__}: {error}"
 
 
 _now = time.monotonic

@@ -72,7 +72,8 @@ def wants_ssh(inventory: Inventory, name: str) -> bool:
     """Whether the host is to be asked over SSH: not one of a fleet on loopback of which the inventory tells no SSH."""
     host = inventory.hosts[name]
     named = "ssh" in host.model_fields_set or "ssh" in inventory.defaults.model_fields_set
-    return named or not all(is_loopback(end.address) for end in host.endpoints) or not host.endpoints
+    addresses = [end.address for end in host.endpoints] + ([host.api.bind] if host.api else [])
+    return named or not all(map(is_loopback, addresses))
 
 
 __all__ = ["HostAnswer", "HostDoor", "OpenRunner", "wants_ssh"]

@@ -1,0 +1,109 @@
+"""Real nodes, asked for a moment and for longer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from faults.proxy import FaultProxy
+from kakeya_ops.demo.fleet import choose_ports
+from kakeya_ops.errors import AuthenticationFailed
+from kakeya_ops.inventory import ResolvedHost
+from kakeya_ops.remote.runner import Runner
+from kakeya_ops.serving.node import Node
+from kakeya_ops.status.collector import Collector, Sources
+from kakeya_ops.status.value import FleetStatus
+from serving.running import KEY, Served, make_cache
+from status.fleets import cache_inventory
+
+SOURCES = Sources(KEY)
+
+
+def wait_for(collector: Collector, condition: Callable[[FleetStatus], bool]) -> FleetStatus:
+    collector._board.wait_until(lambda heard: condition(collector.status()), 15)
+    status = collector.status()
+    assert condition(status), status
+    return status
+
+
+def test_a_moment_is_enough_to_know_every_node_and_its_speed() -> None:
+    with Served(make_cache("a")) as a, Served(make_cache("b")) as b:
+        with Collector(cache_inventory({"a": a.port, "b": b.port}), SOURCES) as collector:
+            status = collector.first_status()
+        assert [(node.node, node.serves) for node in status.nodes] == [("head", False), ("a", True), ("b", True)]
+        assert status.node("a").prefill_now_tokens_per_second == 0.0
+        assert status.node("a").card.instance == a.node.instance  # type: ignore[union-attr]
+
+
+def test_one_that_is_closed_and_one_that_hangs_are_told_and_hold_up_nobody() -> None:
+    [closed] = choose_ports(1)
+    with Served(make_cache("a")) as a, FaultProxy(("127.0.0.1", a.port)) as proxy:
+        proxy.set("ignore")
+        inventory = cache_inventory({"a": a.port, "shut": closed, "hangs": proxy.port})
+        with Collector(inventory, SOURCES) as collector:
+            assert wait_for(collector, lambda status: status.node("a").serves).node("hangs").state == "asking"
+            status = collector.first_status()
+    assert [node.state for node in status.nodes[1:]] == ["healthy", "unreachable", "unreachable"]
+    assert "refused" in status.node("shut").problems[0]
+    assert "sent nothing for too long" in status.node("hangs").problems[0]
+
+
+def test_it_ends_at_once_although_a_node_hangs() -> None:
+    with FaultProxy(("127.0.0.1", 1)) as proxy:
+        proxy.set("ignore")
+        with Collector(cache_inventory({"hangs": proxy.port}), SOURCES):
+            assert proxy.wait_until(lambda proxy: proxy.accepted >= 1)
+            began = time.monotonic()
+        assert time.monotonic() - began < 1.0
+
+
+def test_one_that_goes_away_comes_back_as_another_process() -> None:
+    node = make_cache("a")
+    with (
+        Served(node) as served,
+        FaultProxy(("127.0.0.1", served.port)) as proxy,
+        Collector(cache_inventory({"a": proxy.port}), SOURCES) as collector,
+    ):
+        wait_for(collector, lambda status: status.node("a").serves)
+        proxy.set("refuse")
+        proxy.sever()
+        gone = wait_for(collector, lambda status: status.node("a").state == "unreachable")
+        assert gone.node("a").card is not None
+        _become_another(node)
+        proxy.heal()
+        back = wait_for(collector, lambda status: status.node("a").serves).node("a")
+    assert back.restarts_seen == 1
+    assert back.notes[0].startswith("restarted")
+    assert back.card is not None
+    assert back.card.instance == node.instance
+
+
+def _become_another(node: Node) -> None:
+    node.epoch, node.instance = time.time_ns(), "ef" * 16
+
+
+def test_a_host_that_lets_nobody_in_says_so_and_its_node_serves_nevertheless() -> None:
+    opened = threading.Event()
+
+    def refuse(host: ResolvedHost) -> Runner:
+        opened.set()
+        raise AuthenticationFailed(host.name, "fluffy", ("id_ed25519",))
+
+    with Served(make_cache("a")) as a:
+        inventory = cache_inventory({"a": a.port}, "defaults: {ssh: {user: fluffy}}\n")
+        with Collector(inventory, Sources(KEY, open_runner=refuse)) as collector:
+            node = collector.first_status().node("a")
+    assert opened.is_set()
+    assert (node.serves, node.service.state) == (True, "not reached")
+    assert node.service.reason is not None
+    assert any("not reached over SSH" in note for note in node.notes)
+
+
+def test_a_fleet_on_loopback_without_ssh_is_not_asked_over_ssh() -> None:
+    def fail(host: ResolvedHost) -> Runner:
+        raise AssertionError(host.name)
+
+    sources = Sources(KEY, open_runner=fail)
+    with Served(make_cache("a")) as a, Collector(cache_inventory({"a": a.port}), sources) as collector:
+        assert collector.first_status().node("a").service.state == "not asked"
