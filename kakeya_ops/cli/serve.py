@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +13,26 @@ import typer
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.inventory import find_inventory, load_inventory
 from kakeya_ops.serving.log_limit import BoundedStderr
+from kakeya_ops.views.printer import Printer
 
 app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
 
 HostArgument = Annotated[
     str | None,
     typer.Argument(help="The host in the inventory; default: the only one with this role.", show_default=False),
+]
+
+
+SupervisedOption = Annotated[
+    bool,
+    typer.Option(
+        "--supervised",
+        help="Something starts this process again whenever it ends, as launchd does: "
+        "when the model does not fit, stay up without it and say so, instead of ending.",
+    ),
+]
+ForceOption = Annotated[
+    str | None, typer.Option(help="Load the model although it does not fit; the reason is logged.", metavar="REASON")
 ]
 
 
@@ -31,21 +47,37 @@ def serve(ctx: typer.Context) -> None:
 
 
 @app.command()
-def worker(ctx: typer.Context, host: HostArgument = None) -> None:
-    """Serve a worker: it loads the model, computes prefixes for heads, and keeps them."""
+def worker(
+    ctx: typer.Context, host: HostArgument = None, supervised: SupervisedOption = False, force: ForceOption = None
+) -> None:
+    """Serve a worker: it loads the model, computes prefixes for heads, and keeps them.
+
+    Exits with 1, and the figures, when the model does not fit this machine.
+    """
+    from kakeya_ops.serving.memory_gate import Admittance
     from kakeya_ops.serving.worker import serve_worker
 
     context = app_context(ctx)
-    serve_worker(load_inventory(find_inventory(context.inventory_path)), host, context.printer.note)
+    inventory = load_inventory(find_inventory(context.inventory_path))
+    with showing_why(context.printer):
+        serve_worker(inventory, host, context.printer.note, Admittance(supervised, force))
 
 
 @app.command()
-def head(ctx: typer.Context, host: HostArgument = None) -> None:
-    """Serve a head: the OpenAI API, and every decode step."""
+def head(
+    ctx: typer.Context, host: HostArgument = None, supervised: SupervisedOption = False, force: ForceOption = None
+) -> None:
+    """Serve a head: the OpenAI API, and every decode step.
+
+    Exits with 1, and the figures, when the model does not fit this machine.
+    """
     from kakeya_ops.front.head_server import serve_head
+    from kakeya_ops.serving.memory_gate import Admittance
 
     context = app_context(ctx)
-    serve_head(load_inventory(find_inventory(context.inventory_path)), host, context.printer.note)
+    inventory = load_inventory(find_inventory(context.inventory_path))
+    with showing_why(context.printer):
+        serve_head(inventory, host, context.printer.note, Admittance(supervised, force))
 
 
 @app.command()
@@ -64,4 +96,18 @@ def cache(
     serve_cache(load_inventory(find_inventory(context.inventory_path)), host, identity, context.printer.note)
 
 
-__all__ = ["app", "cache", "head", "serve", "worker"]
+@contextmanager
+def showing_why(printer: Printer) -> Iterator[None]:
+    """Show the figures of a verdict for which a node does not start; they are a message, not data."""
+    from kakeya_ops.memory.assessment import DoesNotFit
+    from kakeya_ops.views.memory_tables import assessment_view
+
+    try:
+        yield
+    except DoesNotFit as error:
+        for renderable in assessment_view(error.assessment):
+            printer.messages.print(renderable)
+        raise
+
+
+__all__ = ["app", "cache", "head", "serve", "showing_why", "worker"]

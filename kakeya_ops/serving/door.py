@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kakeya_ops.errors import IdentityMismatch, InputError, KakeyaError
-from kakeya_ops.serving.compatibility import find_identity_difference
+from kakeya_ops.errors import InputError, KakeyaError
 from kakeya_ops.serving.counters import CounterName
-from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.presence import Presence
 from kakeya_ops.wire.bodies import ErrorBody
 from kakeya_ops.wire.signing import (
     REPLY_HEADER,
@@ -42,7 +41,7 @@ Endpoint = Callable[[Request], Awaitable[Answer]]
 class Door:
     """Makes endpoints that let in only what this node's gate admits."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Presence) -> None:
         self._node = node
 
     def small(self, handle: Handler, limit_bytes: int = 0) -> Endpoint:
@@ -84,13 +83,6 @@ class Door:
             response.headers[REPLY_HEADER] = sign_reply(caller.key, caller.nonce, status, body)
         return response
 
-    def check_identity(self, caller: Caller, digest: str) -> None:
-        """Raise `IdentityMismatch`, naming the first difference where the caller's card tells it, unless equal."""
-        ours = self._node.identity
-        if digest != ours.digest:
-            found = find_identity_difference(ours, digest, self._node.cards.card(caller.node))
-            raise IdentityMismatch(found.field, found.ours, found.theirs, peer=caller.node)
-
     def _verify(self, request: Request, *, streamed: bool) -> Caller:
         signed = SignedRequest(request.headers, request.method, _target(request), streamed)
         return verify_request(signed, self._node.gate, time.time())
@@ -103,6 +95,19 @@ class Door:
             response.headers["Retry-After"] = str(max(round(body.retry_after_seconds), 1))
         response.headers["Connection"] = "close"  # whatever is left of the request is not wanted
         return response
+
+
+def tell_health(node: Presence) -> Response:
+    """The answer of ``/healthz``, open to all; 503 with the reason when the node cannot do its work."""
+    health = node.health()
+    body = {
+        "status": "ok" if health.healthy else "failing",
+        "node": node.id,
+        "role": node.role,
+        "reason": health.reason,
+        "age_seconds": round(health.age_seconds, 3),
+    }
+    return JSONResponse(body, 200 if health.healthy else 503)
 
 
 async def refuse_route(request: Request, error: Exception) -> Response:
@@ -175,4 +180,14 @@ async def _read_body(request: Request, limit_bytes: int) -> bytes:
     return bytes(body)
 
 
-__all__ = ["BODY_SECONDS", "Answer", "Door", "Endpoint", "Handler", "StreamHandler", "refuse_route", "tell_bug"]
+__all__ = [
+    "BODY_SECONDS",
+    "Answer",
+    "Door",
+    "Endpoint",
+    "Handler",
+    "StreamHandler",
+    "refuse_route",
+    "tell_bug",
+    "tell_health",
+]

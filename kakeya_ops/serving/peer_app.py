@@ -8,17 +8,18 @@ from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from kakeya_ops.errors import InputError, PoolFull, RefusedError, StreamCorrupt
+from kakeya_ops.errors import IdentityMismatch, InputError, PoolFull, RefusedError, StreamCorrupt
 from kakeya_ops.kv.hashing import tenant_key
 from kakeya_ops.kv.pool import Lease, PartKey, StoredPart
 from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.peer.client import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PATH, LOOKUP_PATH, PREFILL_PATH
 from kakeya_ops.peer.stream import stored
+from kakeya_ops.serving.compatibility import find_identity_difference
 from kakeya_ops.serving.counters import CONTENT_TYPE, CounterName
-from kakeya_ops.serving.door import Answer, Door, refuse_route, tell_bug
+from kakeya_ops.serving.door import Answer, Door, refuse_route, tell_bug, tell_health
 from kakeya_ops.serving.job import Wish
 from kakeya_ops.serving.job_stream import Bell, JobStream
 from kakeya_ops.serving.node import Node
@@ -54,16 +55,7 @@ class _PeerApp:
         self._door = Door(node)
 
     async def health(self, request: Request) -> Response:
-        """Open to all; 503 with the reason when the node cannot do its work."""
-        health = self._node.health()
-        body = {
-            "status": "ok" if health.healthy else "failing",
-            "node": self._node.id,
-            "role": self._node.role,
-            "reason": health.reason,
-            "age_seconds": round(health.age_seconds, 3),
-        }
-        return JSONResponse(body, 200 if health.healthy else 503)
+        return tell_health(self._node)
 
     async def metrics(self, request: Request) -> Response:
         """Open to all; Prometheus' text format."""
@@ -79,14 +71,14 @@ class _PeerApp:
 
     async def lookup(self, caller: Caller, body: bytes) -> Answer:
         request = LookupRequest.parse(body)
-        self._door.check_identity(caller, request.identity)
+        self._check_identity(caller, request.identity)
         reply = await run_in_threadpool(self._look_up, request)
         self._node.counters.add(CounterName.LOOKUPS)
         return self._door.reply(caller, reply.encode())
 
     async def fetch(self, caller: Caller, body: bytes) -> Answer:
         request = FetchRequest.parse(body)
-        self._door.check_identity(caller, request.identity)
+        self._check_identity(caller, request.identity)
         layout, keys = self._node.identity.layout, request.keys
         lease = self._node.pool.pin(key for key in keys if key.part < len(layout.parts))
         header = self._header().encode()
@@ -98,7 +90,7 @@ class _PeerApp:
 
     async def prefill(self, caller: Caller, body: bytes) -> Answer:
         request = PrefillRequest.parse(body)
-        self._door.check_identity(caller, request.identity)
+        self._check_identity(caller, request.identity)
         jobs = self._node.jobs
         if jobs is None:
             raise RefusedError(f"{self._node.id} is a {self._node.role}: it computes nothing for others")
@@ -152,12 +144,19 @@ class _PeerApp:
         parts: dict[PartKey, StoredPart] = {}
         async for head, payload in Upload(reader, request.stream()).frames():
             if head.type is FrameType.HEADER:
-                self._door.check_identity(caller, StreamHeader.parse(bytes(payload)).identity)
+                self._check_identity(caller, StreamHeader.parse(bytes(payload)).identity)
             elif head.type is FrameType.BLOCK:
                 parts[head.key] = stored(head, payload)
             elif head.type is not FrameType.END:
                 raise StreamCorrupt(caller.node, f"sent a {head.type.name} frame instead of blocks")
         return parts
+
+    def _check_identity(self, caller: Caller, digest: str) -> None:
+        """Raise `IdentityMismatch`, naming the first difference where the caller's card tells it, unless equal."""
+        ours = self._node.identity
+        if digest != ours.digest:
+            found = find_identity_difference(ours, digest, self._node.cards.card(caller.node))
+            raise IdentityMismatch(found.field, found.ours, found.theirs, peer=caller.node)
 
     def _header(self) -> StreamHeader:
         node = self._node

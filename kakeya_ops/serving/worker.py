@@ -10,20 +10,27 @@ from kakeya_ops.errors import EngineDead
 from kakeya_ops.inventory import Inventory
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.serving.jobs import JobBook
+from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.refused import serve_refused
 from kakeya_ops.serving.server import Server, Site
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
 from kakeya_ops.settings import expand_here
 
 
-def serve_worker(inventory: Inventory, name: str | None, tell: Callable[[str], None]) -> None:
+def serve_worker(
+    inventory: Inventory, name: str | None, tell: Callable[[str], None], admittance: Admittance = REFUSE
+) -> None:
     """Serve the worker called `name` until it is told to stop; `tell` is given one line when it is ready.
 
-    Raises `KakeyaError`: what is wrong with the inventory, the port or the model, and `EngineDead` when the compute
-    thread fails, after which only a new process can help.
+    Raises `KakeyaError`: what is wrong with the inventory, the port or the model, `DoesNotFit` unless `admittance` says
+    otherwise, and `EngineDead` when the compute thread fails, after which only a new process can help.
     """
     startup = start_up(inventory, name, "worker")
+    if refusal := check_memory(startup, admittance, tell):
+        serve_refused(startup, refusal.summary, tell)
+        return
     engine = load_engine(startup)
     try:
         node = make_worker(startup, engine)

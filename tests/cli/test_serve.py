@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -131,3 +132,53 @@ def test_a_port_in_use_is_exit_code_3(fleet: Fleet) -> None:
         result = CliRunner().invoke(app, ["--inventory", str(fleet.path), "serve", "worker"])
     assert result.exit_code == 3
     assert f"port {fleet.worker_port}" in result.stderr
+
+
+TOO_MUCH_GB = psutil.virtual_memory().total // 2**30 + 1
+
+
+def too_large(fleet: Fleet) -> None:
+    """Promise more memory to the pool than this machine has."""
+    fleet.path.write_text(fleet.path.read_text().replace("pool_gb: 0.01", f"pool_gb: {TOO_MUCH_GB}"))
+
+
+def test_what_does_not_fit_is_refused_with_the_figures(fleet: Fleet) -> None:
+    too_large(fleet)
+    result = CliRunner().invoke(app, ["--inventory", str(fleet.path), "serve", "worker"], env={"COLUMNS": "200"})
+    assert (result.exit_code, result.stdout) == (1, "")
+    for words in (
+        "w as a worker needs",
+        "weights",
+        "does not fit: total",
+        "What would help",
+        "pool_gb: ",
+        "--force REASON",
+    ):
+        assert words in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("role", ["worker", "head"])
+def test_under_launchd_it_stays_up_without_the_model_and_says_so(fleet: Fleet, role: str) -> None:
+    too_large(fleet)
+    document = yaml.safe_load(fleet.path.read_text())
+    (api_port,) = choose_ports(1)
+    document["hosts"]["head"]["api"] = {"port": api_port}
+    fleet.path.write_text(yaml.safe_dump(document))
+    command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(fleet.path), "serve", role]
+    process = subprocess.Popen([*command, "--supervised"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        assert "does not fit" in process.stderr.readline()
+        assert "WITHOUT its model" in process.stderr.readline()
+        port = api_port if role == "head" else fleet.worker_port
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/healthz")
+        response = connection.getresponse()
+        assert response.status == 503
+        assert b"does not fit: total" in response.read()
+        connection.close()
+        code, out, _ = stop(process, signal.SIGTERM)
+        assert (code, out) == (0, "")
+    finally:
+        process.kill()
+        process.communicate()
