@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from kakeya_ops import __version__
 from kakeya_ops.errors import EngineDead, InputError
 from kakeya_ops.front.network_api import network_routes
+from kakeya_ops.front.observatory import observing
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.inventory.sections import Api
 from kakeya_ops.kv.pool import BlockPool
@@ -19,6 +21,7 @@ from kakeya_ops.serving.fleet import Fleet
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.receipt_file import ReceiptFile
 from kakeya_ops.serving.server import Server, Site, bind
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
 from kakeya_ops.serving.worker import load_engine
@@ -49,10 +52,34 @@ def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], Non
         head = HeadService(node, engine, fleet, head_settings)
         closing.callback(head.close)
         settings = _api_settings(inventory, api, node)
-        app = make_openai_app(head, settings, network_routes(head, fleet, settings))
-        server = Server([Site("peers", make_peer_app(node), startup.sockets), Site("api", app, [api_socket])])
+        closing.enter_context(keeping_receipts(head, receipts_path(inventory, node.id)))
+        observatory = closing.enter_context(observing(head, fleet))
+        app = make_openai_app(observatory.head, settings, network_routes(observatory, settings))
+        api_site = Site("api", app, [api_socket], observatory.stop)
+        server = Server([Site("peers", make_peer_app(node), startup.sockets), api_site])
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
         server.run(lambda: tell(f"head {node.id} is ready at http://{api.bind}:{api.port}"))
+
+
+def receipts_path(inventory: Inventory, node: str) -> Path | None:
+    """Where the receipts of the head called `node` outlive it: beside the fleet key; nowhere in a fleet without one."""
+    key_file = inventory.fleet.key_file
+    return expand_here(f"{key_file}.{node}.receipts.jsonl") if key_file else None
+
+
+@contextlib.contextmanager
+def keeping_receipts(head: HeadService, path: Path | None) -> Iterator[None]:
+    """The receipts at `path` are those of `head` within it, with what earlier processes left there."""
+    if path is None:
+        yield
+        return
+    file, book = ReceiptFile(path), head.ledger.receipts
+    book.restore(file.start())
+    book.follow(file.append)
+    try:
+        yield
+    finally:
+        file.close()
 
 
 def _api_of(host: ResolvedHost) -> Api:
@@ -95,4 +122,4 @@ def _api_settings(inventory: Inventory, api: Api, node: Node) -> ApiSettings:
     )
 
 
-__all__ = ["TOGETHER", "serve_head"]
+__all__ = ["TOGETHER", "keeping_receipts", "receipts_path", "serve_head"]

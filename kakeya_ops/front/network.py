@@ -7,7 +7,9 @@ from typing import Any
 
 from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.fleet import Known
+from kakeya_ops.serving.head import HeadService
 from kakeya_ops.serving.receipts import Receipt
+from kakeya_ops.serving.timeline import explain_gain, timeline
 from kakeya_ops.wire.cards import Card
 
 _CARD_FIELDS = (
@@ -51,6 +53,23 @@ def _describe_card(card: Card | None) -> dict[str, Any]:
     return card.model_dump(include=set(_CARD_FIELDS))
 
 
+def describe_head(head: HeadService, tenant: str) -> dict[str, Any]:
+    """The head to whoever asks; `tenant` is the one that the asker's requests are answered for."""
+    cache = head.cache
+    return _describe_card(head.node.card()) | {
+        "node": head.node.id,
+        "role": head.node.role,
+        "model": head.model_id,
+        "identity_document": head.identity.to_json(),
+        "tenant": tenant,
+        "block_tokens": cache.block_tokens,
+        "sink": cache.sink,
+        "window": cache.window,
+        "policy": head.settings.policy,
+        "runtime": head.runtime.to_json(),
+    }
+
+
 def describe_tokens(counters: Counters) -> dict[str, Any]:
     """Where the prompt tokens came from, and the share that was not computed by this head."""
     local = counters.value(CounterName.TOKENS_COMPUTED_LOCAL)
@@ -81,7 +100,7 @@ def describe_summary(counters: Counters, nodes: Sequence[Known]) -> dict[str, An
 
 
 def describe_request(receipt: Receipt) -> dict[str, Any]:
-    """One line about a request, for lists; its receipt has the rest."""
+    """One request, for lists: what was decided, its timeline, and the gain that applied; its receipt has the rest."""
     return {
         "request_id": receipt.request_id,
         "started_at": receipt.started_at,
@@ -91,12 +110,15 @@ def describe_request(receipt: Receipt) -> dict[str, Any]:
         "worker": receipt.decision.node,
         "reason": receipt.decision.reason,
         "gain": receipt.gain,
+        "gain_sentence": explain_gain(receipt),
         "fallback": receipt.fallback.reason if receipt.fallback else None,
         "times": receipt.times,
+        "timeline": [span.to_json() for span in timeline(receipt)],
     }
 
 
 __all__ = [
+    "describe_head",
     "describe_node",
     "describe_request",
     "describe_summary",

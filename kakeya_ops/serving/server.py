@@ -32,11 +32,16 @@ OnReady = Callable[[], None]
 
 @dataclass(frozen=True)
 class Site:
-    """One app and the sockets that it is served on."""
+    """One app and the sockets that it is served on.
+
+    `on_stop` is called, perhaps more than once, when no more requests are to be taken: it ends what would go on for
+    ever, and must return at once.
+    """
 
     name: str
     app: ASGIApp
     sockets: Sequence[socket.socket] = field(default_factory=tuple)
+    on_stop: Callable[[], None] = lambda: None
 
 
 def bind(address: str, port: int) -> socket.socket:
@@ -99,6 +104,8 @@ class Server:
         """Take no more requests and end `run`."""
         for server in self._servers:
             server.should_exit = True
+        for site in self._sites:
+            site.on_stop()
 
     def fail(self, error: KakeyaError) -> None:
         """Stop at once, because nothing can be answered any more; `run` raises the first `error`."""
@@ -106,6 +113,8 @@ class Server:
             self._failure = self._failure or error
         for server in self._servers:
             server.end_at_once()
+        for site in self._sites:
+            site.on_stop()
 
     async def _serve(self, on_ready: OnReady) -> None:
         with self._signals(asyncio.get_running_loop()):

@@ -13,6 +13,7 @@ import pytest
 from engine_bench import BLOCK_TOKENS, SETTINGS
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.front.network_api import network_routes
+from kakeya_ops.front.observatory import observing
 from kakeya_ops.inventory import Endpoint
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.pool import BlockPool
@@ -63,7 +64,10 @@ def town(tiny_llama: Path) -> Iterator[Town]:
         head = HeadService(node, engine, fleet, HeadSettings("tiny"))
         settings = ApiSettings(keys=ApiKeys(KEYS), default_tenant="nobody")
         try:
-            with serve_app(make_openai_app(head, settings, network_routes(head, fleet, settings))) as port:
+            with (
+                observing(head, fleet, period_seconds=0.05) as observatory,
+                serve_app(make_openai_app(observatory.head, settings, network_routes(observatory, settings))) as port,
+            ):
                 key = next(iter(KEYS))
                 headers = {"Authorization": f"Bearer {key}"}
                 with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as http:
