@@ -7,7 +7,7 @@ A model type that is not here is unknown, and stays so: no formula is tried on i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kakeya_ops.memory import latent, recurrent
 from kakeya_ops.memory.attention import (
@@ -120,7 +120,8 @@ def _gpt_oss(config: Config, size: int) -> Layers:
         config.count("num_attention_heads", 64), config.count("num_key_value_heads", 8), config.count("head_dim", 64)
     )
     depth = config.count("num_hidden_layers", 36)
-    return read_mixed(config, size, by_types(config, depth, [SLIDING, FULL] * depth), (heads, heads))
+    layers = read_mixed(config, size, by_types(config, depth, [SLIDING, FULL] * depth), (heads, heads))
+    return replace(layers, attention=tuple(replace(scores, learned_sinks=True) for scores in layers.attention))
 
 
 def _cohere2(config: Config, size: int) -> Layers:

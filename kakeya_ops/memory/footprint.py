@@ -170,7 +170,8 @@ class _Reckoning:
         return Term("prefill step", nbytes, source, "transient", True)
 
     def _score_needs(self) -> list[tuple[int, str]]:
-        return [(need.nbytes, need.source) for need in map(self._score_need, self.shape.attention)]
+        beside = self._growth_bytes() if self.rule.grows_beside_scores else 0
+        return [(need.nbytes + beside, need.source) for need in map(self._score_need, self.shape.attention)]
 
     def _score_need(self, attention: AttentionShape) -> ScoreNeed:
         return score_need(attention, self._chunk, self._keys(attention), self.shape.element_bytes, self.rule)

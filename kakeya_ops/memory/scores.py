@@ -18,8 +18,10 @@ class MlxRule:
     """How one version of MLX on one backend computes attention.
 
     `fused_widths` are widths of heads that a chunk of more than `vector_tokens` does without scores in memory.
-    `plain_copies` and `latent_copies` are how many buffers of the size of the scores are alive at once. `fixed_bytes`
-    is what a loaded process needs on top, however short the prompt. `evidence` says where the figures are from.
+    `plain_copies`, `latent_copies` and `sink_copies` are how many buffers of the size of the scores are alive at once.
+    `unpacked_copies` is the same for keys and values that are unpacked from a latent. `grows_beside_scores` says that
+    the cache which is being grown is still there twice when the scores are made. `fixed_bytes` is what a loaded process
+    needs on top, however short the prompt. `evidence` says where the figures are from.
     """
 
     name: str
@@ -27,6 +29,9 @@ class MlxRule:
     vector_tokens: int
     plain_copies: float
     latent_copies: float
+    sink_copies: float
+    unpacked_copies: float
+    grows_beside_scores: bool
     fixed_bytes: int
     evidence: str
 
@@ -37,6 +42,9 @@ METAL = MlxRule(
     vector_tokens=8,
     plain_copies=1.0,
     latent_copies=2.0,
+    sink_copies=1.0,
+    unpacked_copies=2.0,
+    grows_beside_scores=False,
     fixed_bytes=800_000_000,
     evidence="public ladders of three families; fixed part seen between 0.5 and 1.5 GB",
 )
@@ -44,8 +52,11 @@ CPU = MlxRule(
     name="MLX 0.32 on CPU",
     fused_widths=frozenset(),
     vector_tokens=0,
-    plain_copies=2.0,
-    latent_copies=3.0,
+    plain_copies=1.0,
+    latent_copies=2.0,
+    sink_copies=3.0,
+    unpacked_copies=1.0,
+    grows_beside_scores=True,
     fixed_bytes=0,
     evidence="measured on Linux, float32",
 )
@@ -78,14 +89,19 @@ def score_need(shape: AttentionShape, chunk: int, keys: int, element_bytes: int,
     if is_fused(shape, chunk, rule):
         return ScoreNeed(unpacked, unpacked, f"fused: head width {shape.query_width} ({rule.name})")
     scores = shape.query_heads * chunk * keys * element_bytes
-    copies = rule.latent_copies if shape.form == "latent" else rule.plain_copies
-    factor = 2 if shape.form == "latent" else 1
-    nbytes = int(copies * scores) + factor * unpacked + chunk * keys
+    copies = _copies(shape, rule)
+    nbytes = int(copies * scores + rule.unpacked_copies * unpacked) + chunk * keys
     source = (
         f"{copies:g} × num_attention_heads {shape.query_heads} × {chunk} tokens × {keys} keys × {element_bytes} B"
         f" + mask {chunk} × {keys} B ({rule.name}: head width {_widths(shape)} is not fused)"
     )
     return ScoreNeed(nbytes, max(scores, unpacked), source)
+
+
+def _copies(shape: AttentionShape, rule: MlxRule) -> float:
+    if shape.form == "latent":
+        return rule.latent_copies
+    return rule.sink_copies if shape.learned_sinks else rule.plain_copies
 
 
 def expert_bytes(shape: ExpertShape, chunk: int, element_bytes: int) -> int:

@@ -34,7 +34,8 @@ class AttentionShape:
     `form` is ``latent`` where positional scores are made beside the content's (MLA), ``plain`` otherwise. `own_scores`
     says that the model file multiplies queries and keys itself, so that no fused kernel is ever used. `expanded_width`
     are the elements of one token's keys and values that a latent layer unpacks from its cache, over all heads.
-    `window` bounds the keys that are looked at by the model's own configuration.
+    `learned_sinks` says that every query also scores a sink that is a weight. `window` bounds the keys that are looked
+    at by the model's own configuration.
     """
 
     layers: int
@@ -44,6 +45,7 @@ class AttentionShape:
     form: Literal["plain", "latent"] = "plain"
     own_scores: bool = False
     expanded_width: int = 0
+    learned_sinks: bool = False
     window: int | None = None
 
 
