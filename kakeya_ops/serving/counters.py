@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+# ``kakeya_start_time_seconds`` says the same once, instead of one more series for each.
+disable_created_metrics()
 
 
 class CounterName(StrEnum):

@@ -2,80 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from engine_bench import BLOCK_TOKENS, SETTINGS
-from kakeya_ops.engine.engine import Engine
-from kakeya_ops.front.network_api import network_routes
-from kakeya_ops.front.observatory import observing
-from kakeya_ops.inventory import Endpoint
+from engine_bench import BLOCK_TOKENS
+from front.towns import Town
 from kakeya_ops.kv.identity import CacheIdentity
-from kakeya_ops.kv.pool import BlockPool
-from kakeya_ops.openai_api.app import make_openai_app
-from kakeya_ops.openai_api.keys import ApiKeys
-from kakeya_ops.openai_api.settings import ApiSettings
-from kakeya_ops.serving.exchange import Exchange
-from kakeya_ops.serving.fleet import Fleet
-from kakeya_ops.serving.head import HeadService, HeadSettings
-from kakeya_ops.serving.node import Node, NodeSettings
+from kakeya_ops.serving.metrics import METRICS
 from kakeya_ops.serving.receipts import PURPOSE
-from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import verify_document
-from openai_api.fronts import serve_app
-from serving.running import DEADLINE_SECONDS, KEY, TENANT, Served, make_cache
+from serving.running import KEY, make_cache
 
-KEYS = {"the-key-of-somebody": "somebody", "the-key-of-another": "another"}
-PATHS = ["/v1/network/summary", "/v1/network/nodes", "/v1/network/prefill", "/v1/network/tokens", "/metrics"]
-
-
-@dataclass
-class Town:
-    """A head that knows one cache peer, and a client of its API."""
-
-    node: Node
-    http: httpx.Client
-
-    def get(self, path: str) -> dict[str, Any]:
-        answer = self.http.get(path)
-        assert answer.status_code == 200, answer.text
-        value: dict[str, Any] = answer.json()
-        return value
-
-    def complete(self, prompt: str) -> httpx.Response:
-        return self.http.post("/v1/completions", json={"prompt": prompt, "max_tokens": 2})
-
-
-@pytest.fixture(scope="module")
-def town(tiny_llama: Path) -> Iterator[Town]:
-    engine = Engine.load(tiny_llama, SETTINGS)
-    node = Node(NodeSettings(NodeId("head"), "head", TENANT, (KEY,)), BlockPool(2**22), engine.identity, engine)
-    with Served(make_cache("store", identity=engine.identity)) as store:
-        endpoint = Endpoint(network="loopback", address="127.0.0.1", port=store.port)
-        exchange = Exchange(node, {NodeId("store"): [endpoint]}, period_seconds=0.02)
-        exchange.start()
-        fleet = Fleet(node, exchange, engine.runtime, {"head": "head", "store": "cache"})
-        assert exchange.wait_until(lambda: fleet.known()[0].usable, DEADLINE_SECONDS)
-        head = HeadService(node, engine, fleet, HeadSettings("tiny"))
-        settings = ApiSettings(keys=ApiKeys(KEYS), default_tenant="nobody")
-        try:
-            with (
-                observing(head, fleet, period_seconds=0.05) as observatory,
-                serve_app(make_openai_app(observatory.head, settings, network_routes(observatory, settings))) as port,
-            ):
-                key = next(iter(KEYS))
-                headers = {"Authorization": f"Bearer {key}"}
-                with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers=headers, timeout=30) as http:
-                    yield Town(node, http)
-        finally:
-            exchange.stop()
-            head.close()
-            engine.close()
+_PARTS = ("summary", "nodes", "prefill", "tokens", "topology", "series", "events")
+PATHS = [*(f"/v1/network/{part}" for part in _PARTS), "/metrics"]
 
 
 @pytest.mark.parametrize("path", [*PATHS, "/v1/network/receipts/abc"])
@@ -143,3 +87,96 @@ def test_what_is_not_there_is_a_404_in_openais_form(town: Town, path: str) -> No
     answer = town.http.get(path)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
     assert town.http.post("/v1/network/nodes").status_code == 405
+
+
+def test_a_receipt_is_nobody_elses_business(town: Town) -> None:
+    request_id = town.complete("mine").headers["X-Request-Id"]
+    path = f"/v1/network/receipts/{request_id}"
+    assert town.get(path)["request_id"] == request_id
+    assert town.another.get(path).status_code == 404
+    theirs = town.another.get("/v1/network/prefill").json()["requests"]
+    assert request_id not in [one["request_id"] for one in theirs]
+    other = town.complete("theirs", client=town.another).headers["X-Request-Id"]
+    theirs = town.another.get("/v1/network/prefill").json()["requests"]
+    assert theirs[0]["request_id"] == other
+    assert {town.another.get(f"/v1/network/receipts/{one['request_id']}").json()["tenant"] for one in theirs} == {
+        "another"
+    }
+
+
+def test_a_stream_too_names_its_request_and_its_receipt(town: Town) -> None:
+    body = {"prompt": "streamed", "max_tokens": 3, "stream": True}
+    with town.http.stream("POST", "/v1/completions", json=body) as answer:
+        answer.read()
+    receipt = town.get(f"/v1/network/receipts/{answer.headers['X-Request-Id']}")
+    assert receipt["digest"] == answer.headers["X-Kakeya-Receipt"]
+
+
+def test_the_metrics_of_a_head_are_all_of_the_list(town: Town) -> None:
+    answer = town.http.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    assert set(families) == {metric.name for metric in METRICS if "head" in metric.roles}
+    kinds = {metric.name: metric.kind for metric in METRICS}
+    assert all(family.type == kinds[name] for name, family in families.items())
+    [up] = families["kakeya_peer_up"].samples
+    assert (up.labels, up.value) == ({"peer": "store"}, 1)
+
+
+def test_all_surfaces_count_alike(town: Town) -> None:
+    town.complete("counted", max_tokens=3)
+    families = {one.name: one for one in text_string_to_metric_families(town.http.get("/metrics").text)}
+    summary = town.get("/v1/network/summary")["counters"]
+    card = town.node.card().counters
+    own = town.get("/v1/network/nodes")["head"]["counters"]
+    for name in ("requests", "tokens_decoded", "tokens_computed_local"):
+        scraped = sum(sample.value for sample in families[f"kakeya_{name}"].samples)
+        assert scraped == summary[name] == card[name] == own[name] > 0
+
+
+def test_the_topology_is_the_head_and_the_way_to_its_peer(town: Town) -> None:
+    topology = town.get("/v1/network/topology")
+    assert topology["head"] == "head"
+    assert {"node": "store", "role": "cache", "state": "usable"} in topology["nodes"]
+    link = next(link for link in topology["links"] if link["to"] == "store")
+    assert (link["from"], link["up"], link["one_way"], link["error"]) == ("head", True, False, None)
+    assert link["rtt_seconds"] > 0
+
+
+def events(answer: httpx.Response) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a stream: name and data."""
+    name = ""
+    for line in answer.iter_lines():
+        if line.startswith("event: "):
+            name = line.removeprefix("event: ")
+        elif line.startswith("data: "):
+            yield name, json.loads(line.removeprefix("data: "))
+
+
+def test_events_begin_with_everything_and_go_on_with_what_changes(town: Town) -> None:
+    with town.http.stream("GET", "/v1/network/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        told = events(answer)
+        name, first = next(told)
+        assert name == "snapshot"
+        assert first["summary"]["counters"].keys() == town.get("/v1/network/summary")["counters"].keys()
+        assert first["topology"]["nodes"] == town.get("/v1/network/topology")["nodes"]
+        assert first["head"]["tenant"] == "somebody"
+        assert {"at", "values", "nodes"} <= first["series"].keys()
+        request_id = town.complete("watched").headers["X-Request-Id"]
+        seen = first
+        while not seen.get("requests") or seen["requests"][0]["request_id"] != request_id:
+            name, seen = next(told)
+            assert name == "change"
+            assert "series" not in seen
+            assert "policy" not in seen
+    assert seen["requests"][0]["gain_sentence"].startswith("No gain: the head computed all")
+
+
+def test_events_of_one_tenant_are_not_told_to_another(town: Town) -> None:
+    town.complete("secret")
+    with town.another.stream("GET", "/v1/network/events") as answer:
+        _, first = next(events(answer))
+    mine = {one["request_id"] for one in town.get("/v1/network/prefill")["requests"]}
+    assert mine
+    assert not mine & {one["request_id"] for one in first["requests"]}
