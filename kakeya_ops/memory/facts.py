@@ -22,6 +22,7 @@ _SYSCTL_LINE = re.compile(r"^([a-z]\w*(?:\.\w+)+): (.*)$", re.MULTILINE | re.ASC
 _SWAP = re.compile(r"\bused = (\d{1,12}[.,]\d\d)M\b", re.ASCII)
 _MEMINFO_LINE = re.compile(r"^(\w+):[ \t]+(\d{1,15}) kB$", re.MULTILINE | re.ASCII)
 _NUMBER = re.compile(r"\d{1,15}", re.ASCII)
+_PAGE_SIZES = frozenset({"4096", "16384", "65536"})
 _WORD = re.compile(r"[\w.+~-]{1,80}", re.ASCII)
 _PRESSURES: Mapping[int, Pressure] = {1: "normal", 2: "warning", 4: "critical"}
 _NO_GPU = Figure(None, "absent", "Linux, where no GPU of Metal limits anything")
@@ -227,7 +228,7 @@ def _swap_used(counts: Mapping[str, int]) -> int | None:
 
 
 def _page_bytes(text: str) -> int | None:
-    return int(text) if _NUMBER.fullmatch(text.strip()) and int(text) > 0 else None
+    return int(text) if text.strip() in _PAGE_SIZES else None
 
 
 __all__ = ["parse_host", "pinned"]

@@ -42,9 +42,10 @@ print(json.dumps({"asked": "mx.device_info", **{name: said[name] for name in nam
 }
 ask_gpu() { ask_metal || ask_mlx "$1"; }
 read_sysctl() {
-  for name in hw.memsize hw.optional.arm64 iogpu.wired_limit_mb vm.swapusage kern.memorystatus_vm_pressure_level; do
-    LC_ALL=C sysctl "$name"
-  done
+  LC_ALL=C sysctl hw.memsize vm.swapusage kern.memorystatus_vm_pressure_level
+  # Not every Mac has these, and a name that is unknown may end the call.
+  sysctl hw.optional.arm64
+  sysctl iogpu.wired_limit_mb
   true
 }
 list_processes() (
@@ -54,9 +55,10 @@ list_processes() (
 )
 list_footprints() { LC_ALL=C within 10 top -l 1 -o mem -n 60 -stats pid,mem; }
 probe_memory() {
-  probe system uname -s
+  system=$(uname -s)
+  probe system echo "$system"
   probe processes list_processes
-  if [ "$(uname -s)" = Darwin ]; then
+  if [ "$system" = Darwin ]; then
     probe macos sw_vers -productVersion
     probe build sw_vers -buildVersion
     probe sysctl read_sysctl
