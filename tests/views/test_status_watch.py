@@ -1,0 +1,134 @@
+"""The watched status on a real terminal, of a fleet that a file tells of."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from terminal import Terminal
+
+TESTS = Path(__file__).parents[1]
+WATCH = """
+import sys
+from pathlib import Path
+from kakeya_ops.views.printer import Printer
+from kakeya_ops.views.status_watch import watch
+from status.samples import judged, silent, whole
+
+def take():
+    gone = Path(sys.argv[1]).exists()
+    return judged(whole(allens=silent("the cable is out")) if gone else whole())
+
+print("before")
+ended = watch(Printer(), take)
+print("ended by", ended.name)
+"""
+ALTERNATE, BACK = b"\x1b[?1049h", b"\x1b[?1049l"
+HIDE, SHOW = b"\x1b[?25l", b"\x1b[?25h"
+CLEAR = b"\x1b[2J"
+
+
+def command(gone: Path) -> list[str]:
+    return [sys.executable, "-c", WATCH, str(gone)]
+
+
+@pytest.fixture
+def gone(tmp_path: Path) -> Path:
+    """While it exists, the worker is out of reach."""
+    return tmp_path / "gone"
+
+
+@contextlib.contextmanager
+def watching(gone: Path, columns: int = 80, **environment: str) -> Iterator[Terminal]:
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    with Terminal(command(gone), columns, environment={"PYTHONPATH": paths, **environment}) as terminal:
+        yield terminal
+
+
+def test_it_changes_as_the_fleet_does_and_ctrl_c_gives_the_terminal_back(gone: Path) -> None:
+    with watching(gone) as terminal:
+        terminal.wait_for(lambda text: "2 of 2 hosts serve" in text)
+        assert terminal.raw.count(ALTERNATE) == 1
+        assert HIDE in terminal.raw
+        terminal.press(b"what is this\r")
+        gone.touch()
+        text = terminal.wait_for(lambda text: "1 of 2 hosts serve" in text)
+        assert "unreachable: the cable is out" in text
+        assert "what is this" not in text
+        gone.unlink()
+        text = terminal.wait_for(lambda text: "2 of 2 hosts serve" in text)
+        assert "the cable is out" not in text
+        frames = terminal.raw.partition(ALTERNATE)[2]
+        assert CLEAR not in frames.partition(b"2 of 2")[2], "the screen is cleared between frames: it flickers"
+        terminal.press(b"\x03")
+        assert terminal.wait_for_end() == 0
+        raw = terminal.raw
+        assert raw.index(BACK) > raw.index(ALTERNATE)
+        assert raw.rindex(SHOW) > raw.rindex(HIDE)
+        assert "ended by SIGINT" in terminal.text
+        assert terminal.modes_now() == terminal.modes
+
+
+def test_it_uses_the_width_that_there_is(gone: Path) -> None:
+    with watching(gone) as terminal:
+        for columns, listed, below in ((80, "tokens/s", "link"), (140, "link", "uptime"), (260, "model", None)):
+            terminal.resize(columns, 40)
+            text = terminal.wait_for(lambda text, listed=listed: listed in heading(text) and "evictions" in text)
+            assert below is None or below not in heading(text)
+            said = " ".join(text.split())
+            for word in ("allens", "worker", "healthy", "equal", "not asked", "0.1.0", "1 m 40 s", "remote_jobs 2"):
+                assert word in said
+            assert max(map(len, text.splitlines())) <= columns
+        terminal.resize(70, 40)
+        text = terminal.wait_for(lambda text: "tokens/s" not in heading(text) and "evictions" in text)
+        assert "tokens/s – of 1300" in " ".join(text.split())
+
+
+def heading(text: str) -> str:
+    """The line with the names of columns."""
+    return text.splitlines()[1]
+
+
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(gone: Path) -> None:
+    with watching(gone) as terminal:
+        terminal.wait_for(lambda text: "2 of 2 hosts serve" in text)
+        process = psutil.Process(terminal.process.pid)
+        terminal.press(b"\x1a")
+        terminal.wait_for(lambda text: process.status() == psutil.STATUS_STOPPED and BACK in terminal.raw)
+        assert terminal.modes_now() == terminal.modes
+        process.send_signal(signal.SIGCONT)
+        terminal.wait_for(lambda text: terminal.raw.count(ALTERNATE) == 2)
+        terminal.press(b"\x03")
+        assert terminal.wait_for_end() == 0
+
+
+def test_a_terminal_that_can_do_nothing_gets_blocks_of_text(gone: Path) -> None:
+    with watching(gone, TERM="dumb") as terminal:
+        terminal.wait_for(lambda text: "2 of 2 hosts serve" in text and "remote_jobs" in text)
+        terminal.press(b"\x03")
+        assert terminal.wait_for_end() == 0
+        assert b"\x1b" not in terminal.raw
+
+
+def test_no_terminal_gets_blocks_of_text_until_whoever_reads_has_enough(gone: Path) -> None:
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment = os.environ | {"PYTHONPATH": paths}
+    with subprocess.Popen(command(gone), stdout=subprocess.PIPE, env=environment, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        while not lines or "evictions" not in lines[-1]:
+            lines.append(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        rest = process.stdout.read()
+    text = "".join(lines)
+    assert "2 of 2 hosts serve" in text
+    assert "\x1b" not in text
+    assert "ended by SIGTERM" in rest
