@@ -1,0 +1,85 @@
+"""The observatory as the dashboard uses it: rates while a prompt is long, its thread, and that it survives faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from engine_bench import BLOCK_TOKENS
+from front.towns import Town
+from kakeya_ops.front.observatory import Observatory
+from kakeya_ops.front.series import Sample
+from kakeya_ops.serving.fleet import Known
+
+DEADLINE_SECONDS = 20.0
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def column(town: Town, name: str) -> list[float]:
+    values: list[float | None] = town.observatory.series()["values"].get(name, [])
+    return [value for value in values if value]
+
+
+def test_a_request_shows_in_the_series_and_in_the_latencies(town: Town) -> None:
+    town.complete("o" * (6 * BLOCK_TOKENS), max_tokens=8)
+    wait_for(lambda: bool(column(town, "prefill_local_tokens_per_second")))
+    wait_for(lambda: bool(column(town, "decode_tokens_per_second")))
+    wait_for(lambda: bool(column(town, "inter_token_seconds_p95")))
+    assert town.observatory.summary()["latency"]["first_token_seconds_p50"] > 0
+
+
+def test_every_node_has_its_own_columns(town: Town) -> None:
+    wait_for(lambda: {"head", "store"} <= town.observatory.series()["nodes"].keys())
+    series = town.observatory.series()
+    assert series["nodes"]["head"]["pool_budget_bytes"][-1] == town.node.pool.budget_bytes
+    assert series["nodes"]["store"]["pool_budget_bytes"][-1] == 16 * 2**20
+    columns = [*series["values"].values(), *(one for node in series["nodes"].values() for one in node.values())]
+    assert {len(one) for one in columns} == {len(series["at"])}
+
+
+def test_a_request_under_way_is_live_for_its_tenant_alone(town: Town) -> None:
+    thread = threading.Thread(target=lambda: town.complete("l" * 100, max_tokens=200))
+    thread.start()
+    wait_for(lambda: bool(town.observatory.live("somebody")))
+    [live] = town.observatory.live("somebody")
+    assert live["prompt_tokens"] == 100
+    assert town.observatory.live("another") == []
+    assert town.observatory.summary()["live"] == 1
+    thread.join(DEADLINE_SECONDS)
+    wait_for(lambda: not town.observatory.live("somebody"))
+
+
+def test_a_request_that_ended_has_its_timeline_and_its_outcome(town: Town) -> None:
+    request_id = town.complete("e" * 100, max_tokens=3).headers["X-Request-Id"]
+    wait_for(lambda: town.observatory.requests("somebody", 1)[0]["outcome"] is not None)
+    [request] = town.observatory.requests("somebody", 1)
+    assert (request["request_id"], request["outcome"]["decoded_tokens"]) == (request_id, 3)
+    steps = [span["step"] for span in request["timeline"]]
+    assert steps[:2] == ["queue", "lookup"]
+    assert steps[-1] == "first token"
+    last = request["timeline"][-1]
+    assert last["began_seconds"] + last["seconds"] == pytest.approx(request["times"]["first_token"])
+
+
+def test_a_look_that_fails_is_not_the_last(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, honest = [2], Observatory._sample
+
+    def sample(self: Observatory, known: list[Known]) -> Sample:
+        if failing[0]:
+            failing[0] -= 1
+            raise RuntimeError("a fault")
+        return honest(self, known)
+
+    monkeypatch.setattr(Observatory, "_sample", sample)
+    wait_for(lambda: failing == [0])
+    before = len(town.observatory.series()["at"])
+    wait_for(lambda: len(town.observatory.series()["at"]) > before)
