@@ -1,0 +1,52 @@
+"""The ways between a head and another node, in both directions, as far as links and cards of the two tell."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kakeya_ops.status.asking import ApiAnswer, PeerAnswer
+from kakeya_ops.status.board import Heard
+from kakeya_ops.status.life import LIVELY_SECONDS
+from kakeya_ops.status.value import Reach
+
+
+def judge_reach(head: str, api: ApiAnswer, name: str, heard: Mapping[str, Heard]) -> Reach:
+    """The ways between `head`, which says `api`, and the node called `name`."""
+    known: Mapping[str, Any] = api.nodes.get(name) or {}
+    link: Mapping[str, Any] = known.get("link") or {}
+    to_node, error = bool(known.get("reachable")), link.get("last_error")
+    return Reach(
+        head=head,
+        to_node=to_node,
+        to_head=None if to_node else _reaches_back(head, known, name, heard),
+        network=link.get("network"),
+        address=link.get("address"),
+        port=link.get("port"),
+        rtt_seconds=link.get("rtt_seconds"),
+        bytes_per_second=link.get("bytes_per_second"),
+        error=str(error).removeprefix(f"{name}: ") if error else None,
+    )
+
+
+def _reaches_back(head: str, known: Mapping[str, Any], name: str, heard: Mapping[str, Heard]) -> bool | None:
+    """Whether a node that the head does not reach reaches the head: then each still gets new cards of the other.
+
+    Not known where a third node may carry them, or where the two cannot be asked.
+    """
+    ours, theirs = _answer(heard, head), _answer(heard, name)
+    third = any(_answer(heard, other) for other in heard if other not in (head, name))
+    if third or ours is None or theirs is None or ours.card is None or theirs.card is None:
+        return None
+    copies = [(theirs.card, known.get("issued_at"))]
+    copies += [(ours.card, card.issued_at) for card in theirs.known if card.node == head]
+    return any(isinstance(copied, int | float) and own.issued_at - copied < LIVELY_SECONDS for own, copied in copies)
+
+
+def _answer(heard: Mapping[str, Heard], name: str) -> PeerAnswer | None:
+    """What the node says from here, if it does."""
+    peer = heard[name].peer
+    return peer.value if peer.error is None else None
+
+
+__all__ = ["judge_reach"]
