@@ -222,7 +222,8 @@ class _Reckoning:
 
     @property
     def _chunk(self) -> int:
-        return min(self.load.step, self.load.context_tokens)
+        """Tokens of the largest chunk, and never so few that another kernel would be chosen for them."""
+        return min(self.load.step, max(self.load.context_tokens, self.rule.vector_tokens + 1))
 
     @property
     def _kept(self) -> int | None:
