@@ -17,12 +17,16 @@ from kakeya_ops.deploy.actions import Actions, PlanHost
 from kakeya_ops.deploy.apply import ApplySettings
 from kakeya_ops.deploy.audit import read_history
 from kakeya_ops.deploy.hosts import Hosts
+from kakeya_ops.deploy.memory_gate import assess_states, gate_of, read_planned_model
 from kakeya_ops.deploy.plan import Plan, Planner
 from kakeya_ops.deploy.report import describe_plan
 from kakeya_ops.deploy.sources import read_material
 from kakeya_ops.deploy.targets import select_hosts
-from kakeya_ops.errors import ExitCode
+from kakeya_ops.errors import ExitCode, RefusedError
+from kakeya_ops.memory.assessment import Assessment
+from kakeya_ops.memory.report import describe_assessment
 from kakeya_ops.views.deploy_tables import history_table, plan_view
+from kakeya_ops.views.memory_tables import assessment_view
 
 Choose = Callable[[Actions], PlanHost]
 
@@ -48,7 +52,7 @@ def run_deploy(context: AppContext, targets: Sequence[str], options: DeployOptio
             context.printer.show(describe_plan(plan), *plan_view(plan))
             raise typer.Exit(_code_without_changes(plan))
         _show_plan(context, plan)
-        ask(context, Applying(yes=options.yes))
+        _ask_about(context, plan, options)
         settings = ApplySettings("deploy", options.parallel, options.rollback, reason=options.force)
         carry_out(context, hosts, plan, settings, Applying(yes=True, cross_check=True))
 
@@ -79,11 +83,44 @@ def show_history(context: AppContext, targets: Sequence[str]) -> None:
 
 
 def make_deploy_plan(context: AppContext, hosts: Hosts, names: tuple[str, ...], force: str | None) -> Plan:
-    """Observe the hosts while this machine reads what it contributes; what is then to be done."""
+    """Observe and assess the hosts; then what is to be done on them.
+
+    Raises `RefusedError`, the figures shown, when the model does not fit one of them, unless there is a reason to
+    `force` it: before anything that takes long, or changes anything, is begun.
+    """
+    inventory = hosts.inventory
     with context.printer.progress(f"reading {', '.join(names)}"), ThreadPoolExecutor(1) as thread:
-        states = thread.submit(hosts.observe, names)
-        planner = Planner(hosts.inventory, read_material(hosts.inventory), force=force)
-        return planner.plan(states.result())
+        observing = thread.submit(hosts.observe, names)
+        model = read_planned_model(inventory, names)
+        states = observing.result()
+        assessments = assess_states(inventory, states, model)
+    if force is None:
+        _refuse(context, [found for found in assessments.values() if found.verdict.refuses])
+    with context.printer.progress("reading what is to be deployed"):
+        planner = Planner(inventory, read_material(inventory), gate_of(assessments), force)
+    return planner.plan(states)
+
+
+def _refuse(context: AppContext, refused: Sequence[Assessment]) -> None:
+    """All or nothing: a fleet without one of its hosts is not what was asked for."""
+    if not refused:
+        return
+    document = {"refused": {one.host: describe_assessment(one) for one in refused}}
+    context.printer.show(document, *(part for one in refused for part in assessment_view(one)))
+    hosts = "; ".join(f"{one.host} as a {one.question.load.role} {one.summary}" for one in refused)
+    raise RefusedError(
+        f"{hosts}; nothing was changed",
+        hint="change the inventory, or say --force REASON, which is noted on the host",
+    )
+
+
+def _ask_about(context: AppContext, plan: Plan, options: DeployOptions) -> None:
+    """Ask whether to go on, and name the hosts on which memory may not be enough; --yes has heard it."""
+    doubtful = {host.host.name: host.gate for host in plan.pending if host.gate and host.gate.answer != "fits"}
+    for name, verdict in doubtful.items():
+        context.printer.warn(f"{name}: memory: {verdict.record(options.force)}")
+    question = f"Do this, although memory is in doubt on {', '.join(doubtful)}?" if doubtful else "Do this?"
+    ask(context, Applying(yes=options.yes, question=question))
 
 
 def _show_plan(context: AppContext, plan: Plan) -> None:

@@ -11,7 +11,21 @@ import typer
 from typer.core import TyperGroup
 
 from kakeya_ops import __version__
-from kakeya_ops.cli import demo, deploy, explain, inventory, key, lock, logs, render, serve, service, status, verify
+from kakeya_ops.cli import (
+    demo,
+    deploy,
+    explain,
+    inventory,
+    key,
+    lock,
+    logs,
+    memory,
+    render,
+    serve,
+    service,
+    status,
+    verify,
+)
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
@@ -101,6 +115,7 @@ def root(
 
 app.command()(demo.demo)
 app.command()(explain.explain)
+app.command()(memory.memory)
 app.command()(deploy.deploy)
 app.command()(render.render)
 app.command()(service.rollback)

@@ -207,6 +207,7 @@ class _HostWork:
             seconds=round(result.seconds, 3),
             steps=tuple(self._done),
             reason=reason,
+            gate=self._plan.gate.record(settings.reason) if self._plan.gate else None,
         )
         try:
             append_entry(context.runner, context.places, entry)

@@ -19,6 +19,9 @@ _APPEND = 'umask 077; cat >> "$1"'
 class Entry:
     """One action: what it was, its outcome, the generation before and after, the steps that were done.
 
+    `reason` is the error that ended it, or else why the person did it. `gate` is what the memory verdict said, and the
+    reason for which a person overruled it.
+
     `time` is Unix time by the clock of whoever acted, `seconds` how long it took.
     """
 
@@ -30,6 +33,7 @@ class Entry:
     seconds: float
     steps: tuple[str, ...] = ()
     reason: str | None = None
+    gate: str | None = None
     who: str = field(default_factory=lambda: f"{getpass.getuser()}@{socket.gethostname()}")
     version: str = __version__
 

@@ -50,27 +50,45 @@ class Desired:
         )
 
 
-def make_desired(inventory: Inventory, host: ResolvedHost, state: HostState, material: Material) -> Desired:
-    """What `host` shall be. Raises `EnvironmentFault` when launchd there has no place for the service."""
+def make_desired(
+    inventory: Inventory, host: ResolvedHost, state: HostState, material: Material, *, forced: str | None = None
+) -> Desired:
+    """What `host` shall be. Raises `EnvironmentFault` when launchd there has no place for the service.
+
+    `forced` is the reason for which the service starts although its own gate refuses.
+    """
     places = Places.of(inventory, host, state.home)
     domain = _choose(host, state)
     copy = served_inventory(inventory, host)
     id = program_folder_id(material.program.id, host.python)
     program = places.program(id)
-    draft = render_plist(_values(host, places, domain, (program, "draft")))
+    draft = render_plist(_values(host, places, domain, _Command(program, "draft", forced)))
     content = hashlib.sha256(b"\0".join((copy, draft))).hexdigest()[:_ID_DIGITS]
-    values = _values(host, places, domain, (program, content))
+    values = _values(host, places, domain, _Command(program, content, forced))
     return Desired(host, places, domain, id, content, copy, values, render_plist(values))
 
 
-def _values(host: ResolvedHost, places: Places, domain: DomainChoice, parts: tuple[str, str]) -> ServiceValues:
-    program, generation = parts
-    command = (f"{program}/venv/bin/kakeya", "--inventory", f"{places.generation(generation)}/{INVENTORY}")
-    identity = ("--identity", places.identity) if host.role == "cache" else ()
+@dataclass(frozen=True)
+class _Command:
+    program: str
+    generation: str
+    forced: str | None
+
+    def arguments(self, host: ResolvedHost, places: Places) -> tuple[str, ...]:
+        """``kakeya serve``: a node that loads a model is told that launchd would start it again for ever."""
+        program = f"{self.program}/venv/bin/kakeya"
+        inventory = f"{places.generation(self.generation)}/{INVENTORY}"
+        serve = (program, "--inventory", inventory, "serve", host.role, host.name)
+        if host.role == "cache":
+            return (*serve, "--identity", places.identity)
+        return (*serve, "--supervised", *(() if self.forced is None else ("--force", self.forced)))
+
+
+def _values(host: ResolvedHost, places: Places, domain: DomainChoice, command: _Command) -> ServiceValues:
     return ServiceValues(
         label=places.label,
         domain=domain.domain.kind,
-        arguments=(*command, "serve", host.role, host.name, *identity),
+        arguments=command.arguments(host, places),
         working_directory=places.root,
         stdout_path=places.log,
         stderr_path=places.log,

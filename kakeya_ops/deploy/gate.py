@@ -26,6 +26,11 @@ class Verdict:
         """Whether the host must not be deployed to without being forced."""
         return self.answer == "does not fit"
 
+    def record(self, forced: str | None) -> str:
+        """The verdict as it is noted on the host, with the reason for which a refusal was overruled."""
+        overruled = f" (forced: {forced})" if self.refuses and forced is not None else ""
+        return f"{self.answer}: {self.reason}{overruled}"
+
     def refusal(self, host: str) -> RefusedError:
         """The error that says so."""
         hint = self.remedy or "kakeya deploy --force REASON does it all the same, and notes the reason on the host"

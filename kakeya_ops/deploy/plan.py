@@ -93,10 +93,11 @@ class Planner:
 
     def plan_host(self, host: ResolvedHost, state: HostState) -> HostPlan:
         """What is to be done on `host`. Raises `KakeyaError` where it cannot be done."""
-        desired = make_desired(self.inventory, host, state, self.material)
         verdict = self.gate(host, state)
-        if verdict is not None and verdict.refuses and self.force is None:
+        overruled = verdict is not None and verdict.refuses
+        if verdict is not None and overruled and self.force is None:
             raise verdict.refusal(host.name)
+        desired = make_desired(self.inventory, host, state, self.material, forced=self.force if overruled else None)
         difference = _Difference(desired, state, self.material)
         steps, reasons = self._steps(desired, difference)
         return HostPlan(
@@ -132,7 +133,8 @@ class Planner:
         switch += [WritePlist(desired.plist), StartService(domain)]
         generation = WriteGeneration(desired.generation, desired.program, desired.files(material))
         written = tuple(step for _, step in files)
-        steps = (*api_keys_steps(host), MakeFolders(), *program, *model, *written, generation, *switch, *proof, keep)
+        first: tuple[Step, ...] = (*api_keys_steps(host), MakeFolders(), *program, *model)
+        steps = (*first, *written, generation, *switch, *proof, keep)
         return (*steps, *material.model.after(model)), reasons
 
     @property

@@ -80,11 +80,11 @@ def read_model(path: Path) -> Model:
 def assess(
     inventory: Inventory,
     host: ResolvedHost,
-    model: Model,
+    model: Model | None,
     surroundings: Surroundings,
     overrides: Overrides = NO_OVERRIDES,
 ) -> Assessment:
-    """Judge `host` by what it is like."""
+    """Judge `host` by what it is like. `model` may be None for a cache peer, which loads none."""
     shape, error = (None, model) if isinstance(model, KakeyaError) else (model, None)
     load = workload_of(inventory, host, overrides)
     thresholds = Thresholds.of(inventory.memory)

@@ -93,7 +93,7 @@ def history_table(host: str, entries: Sequence[Mapping[str, object]]) -> Table:
             _when(entry.get("time")),
             *(_text(entry.get(name) or "-") for name in ("who", "action", "before", "after", "outcome")),
             render_seconds(seconds) if isinstance(seconds, int | float) else "-",
-            _text(entry.get("reason") or ""),
+            _text("; ".join(str(entry[name]) for name in ("reason", "gate") if entry.get(name))),
         )
     return table
 

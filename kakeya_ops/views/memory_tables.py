@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kakeya_ops.errors import KakeyaError
 from kakeya_ops.memory.advice import Change
 from kakeya_ops.memory.assessment import Assessment
 from kakeya_ops.memory.footprint import Footprint
@@ -33,7 +34,7 @@ _STYLES = {
 def assessment_view(assessment: Assessment, comparisons: Sequence[Comparison] = ()) -> Iterator[RenderableType]:
     """One host in one role: the verdict, what it follows from, and what would make it fit."""
     verdict, load = assessment.verdict, assessment.question.load
-    yield _headline(assessment)
+    yield headline(assessment)
     if verdict.need is not None:
         yield _term_table(verdict.need, f"{assessment.host} as a {load.role} needs")
         yield _inequality_table(verdict)
@@ -52,6 +53,8 @@ def assessment_view(assessment: Assessment, comparisons: Sequence[Comparison] = 
 def matrix_table(rows: Mapping[str, Mapping[str, str]], roles: Mapping[str, str]) -> Table:
     """Hosts by roles: each cell an answer, that of a host's own role marked."""
     table = _table("host", "own role", "head", "worker", "cache")
+    table.caption = "* its own role; kakeya memory HOST shows every term, and what would help"
+    table.caption_justify = "left"
     for host, answers in rows.items():
         own = roles[host]
         cells = (_cell(answers.get(role, "unknown"), role == own) for role in ("head", "worker", "cache"))
@@ -59,12 +62,18 @@ def matrix_table(rows: Mapping[str, Mapping[str, str]], roles: Mapping[str, str]
     return table
 
 
-def _headline(assessment: Assessment) -> Text:
+def headline(assessment: Assessment) -> Text:
+    """The verdict on one host, and why, in a sentence."""
     verdict, load = assessment.verdict, assessment.question.load
     asked = f"{load.concurrency} × {load.context_tokens} tokens"
     about = "" if load.role == "cache" else f", {asked}"
     word = (verdict.answer, _STYLES[verdict.answer])
     return Text.assemble((assessment.host, "bold"), f" as a {load.role}{about}: ", word, f": {visible(verdict.reason)}")
+
+
+def failure_line(host: str, error: KakeyaError) -> Text:
+    """A host of which nothing is known, and why."""
+    return Text.assemble((host, "bold"), ": ", ("unknown", _STYLES["unknown"]), f": {visible(error.message)}")
 
 
 def _term_table(need: Footprint, title: str) -> Table:
@@ -157,4 +166,4 @@ def _text(value: object) -> Text:
     return Text(visible(str(value)))
 
 
-__all__ = ["assessment_view", "matrix_table"]
+__all__ = ["assessment_view", "failure_line", "headline", "matrix_table"]

@@ -39,10 +39,20 @@ def test_every_option_of_the_server_is_rendered_or_exempt(role: str, name: str) 
         "inventory_path": f"{wanted.folder}/{INVENTORY}" == words[words.index("--inventory") + 1],
         "host": words[words.index("serve") + 1 :][:2] == (role, name),
         "identity": role != "cache" or words[words.index("--identity") + 1] == wanted.places.identity,
+        "supervised": role == "cache" or "--supervised" in words,
+        "force": "--force" not in words,
     }
     assert options(role) - set(NOT_RENDERED) <= set(carried), "a new option: render it, or say why not"
     assert all(carried.values())
     assert plistlib.loads(wanted.plist)["ProgramArguments"] == list(words)
+
+
+def test_a_service_that_was_forced_starts_by_force_and_says_why() -> None:
+    fleet = inventory()
+    forced = make_desired(fleet, fleet.host("allens"), bare("allens"), material(), forced="it is my Mac")
+    words = plistlib.loads(forced.plist)["ProgramArguments"]
+    assert words[-3:] == ["--supervised", "--force", "it is my Mac"]
+    assert forced.generation != desired(make_planner(), "allens").generation
 
 
 def test_sleep_environment_and_domain_are_the_inventory_s() -> None:

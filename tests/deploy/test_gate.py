@@ -24,5 +24,12 @@ def test_a_refusal_names_the_host_the_reason_and_the_remedy() -> None:
     assert "--force" in str(Verdict("does not fit", "x").refusal("allens").hint)
 
 
+def test_what_is_noted_on_the_host_tells_verdict_and_force() -> None:
+    refused = Verdict("does not fit", "15.6 GB of weights")
+    assert refused.record("it is my Mac") == "does not fit: 15.6 GB of weights (forced: it is my Mac)"
+    assert refused.record(None) == "does not fit: 15.6 GB of weights"
+    assert Verdict("tight", "1 GB left").record("it is my Mac") == "tight: 1 GB left"
+
+
 def test_without_a_gate_everything_passes() -> None:
     assert no_gate(inventory().host("allens"), bare("allens")) is None

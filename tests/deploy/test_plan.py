@@ -161,7 +161,14 @@ def test_a_gate_refuses_unless_it_is_forced() -> None:
     assert [host.host.name for host in plan.hosts] == ["head"]
     assert isinstance(plan.failures["allens"], RefusedError)
     forced = dataclasses.replace(gated, force="I know")
-    assert plan_for(bare("allens"), forced).gate == verdict
+    planned = plan_for(bare("allens"), forced)
+    assert planned.gate == verdict
+    assert planned.desired is not None
+    assert planned.desired.service.arguments[-2:] == ("--force", "I know")
+    # Nobody forces what nothing refuses.
+    head = plan_for(bare("head"), forced).desired
+    assert head is not None
+    assert "--force" not in head.service.arguments
 
 
 def test_a_host_without_a_domain_cannot_be_planned() -> None:
