@@ -14,6 +14,7 @@ from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
 from kakeya_ops.deploy.plan import HostPlan, Plan, make_plan
 from kakeya_ops.deploy.remote_files import point, remove
+from kakeya_ops.deploy.restoring import note_service
 from kakeya_ops.deploy.served import read_served_host
 from kakeya_ops.deploy.steps import (
     CheckCard,
@@ -23,7 +24,6 @@ from kakeya_ops.deploy.steps import (
     WriteIdentity,
     WritePlist,
     note_links,
-    note_service,
 )
 from kakeya_ops.errors import InputError, KakeyaError
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
@@ -150,7 +150,7 @@ class Actions:
             raise DeployError(name, "the service is not installed", hint=f"kakeya deploy {name}")
         loaded = _loaded(name, state)
         domain = self._domain(name, state, state.generation)
-        stop = (StopService(loaded),) if loaded else ()
+        stop = (StopService(loaded, exchanged=True),) if loaded else ()
         steps = (*stop, StartService(domain), WaitHealthy(domain))
         return replace(self._host(name, state, steps), host=self._served(name, state, state.generation))
 
@@ -171,7 +171,7 @@ class Actions:
         domain = self._domain(name, state, previous)
         loaded = _loaded(name, state)
         steps: list[Step] = [WriteIdentity(document)]
-        steps += [StopService(loaded)] if loaded else []
+        steps += [StopService(loaded, exchanged=True)] if loaded else []
         steps += [WritePlist(plist), StartService(domain), WaitHealthy(domain)]
         steps += [CheckCard(identity, self.asker, domain), SwapGenerations(current, previous)]
         return replace(self._host(name, state, tuple(steps), previous), host=host)

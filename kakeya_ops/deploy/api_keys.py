@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kakeya_ops.deploy.context import HostContext
+from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.errors import DeployError
 from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.observe.places import on_host
@@ -47,7 +47,7 @@ class CheckApiKeys:
             )
 
 
-def api_keys_steps(host: ResolvedHost) -> tuple[CheckApiKeys, ...]:
+def api_keys_steps(host: ResolvedHost) -> tuple[Step, ...]:
     """What is to be looked at before `host` is changed; nothing for a host that asks for no API keys."""
     path = host.api.keys_file if host.api is not None else None
     return () if path is None else (CheckApiKeys(path),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,6 +15,7 @@ from typing import Literal, Protocol
 from kakeya_ops.deploy.audit import Entry, append_entry
 from kakeya_ops.deploy.context import HostContext, Step, Timing
 from kakeya_ops.deploy.errors import DeployError, Interrupted
+from kakeya_ops.deploy.guard import PREFIX
 from kakeya_ops.deploy.lock import holding
 from kakeya_ops.deploy.plan import HostPlan, Plan
 from kakeya_ops.deploy.service_log import tail_log
@@ -189,6 +191,8 @@ class _HostWork:
         title = step.title if step else None
         before = plan.state.generation
         if not settings.rollback and not isinstance(error, Interrupted):
+            with contextlib.suppress(KakeyaError):  # it would put back what is to be looked at
+                context.stand_down()
             return HostResult(plan.host.name, before, None, _since(began), "left as it is", error, title, (), log)
         failures = tuple(context.put_back())
         verdict: Verdict = "not restored" if failures else "restored"
@@ -216,8 +220,12 @@ class _HostWork:
 
 
 def _refuse_changed(runner: Runner, plan: HostPlan) -> None:
-    """Raise `DeployError` if somebody changed the host between its observation and the taking of its lock."""
-    links = runner.run(["/bin/sh", "-c", 'readlink "$1"', "sh", plan.places.current]).text.strip()
+    """Raise `DeployError` if somebody changed the host between its observation and the taking of its lock.
+
+    Guards that others left behind end here: they held the lock, and it was taken from them.
+    """
+    script = f'rm -rf -- "$2"/{PREFIX}*; readlink "$1"'
+    links = runner.run(["/bin/sh", "-c", script, "sh", plan.places.current, plan.places.root]).text.strip()
     current = links.rstrip("/").rpartition("/")[2] or None
     if current != plan.state.generation or runner.read(plan.places.plist) != plan.state.plist:
         raise DeployError(plan.host.name, "somebody changed it since the plan was made", hint="run the command again")

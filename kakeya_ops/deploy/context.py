@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from kakeya_ops.deploy.errors import Interrupted
+from kakeya_ops.deploy.guard import Guard
 from kakeya_ops.errors import KakeyaError
 from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.observe.places import Places
@@ -33,7 +34,7 @@ class Timing:
     """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two.
 
     `restored` is for the old service to be healthy again, `call` for one call of launchctl, which has been seen never
-    to return.
+    to return, and `silence` for the host to hear nothing from here before it puts the old service back itself.
     """
 
     healthy: float = 300.0
@@ -44,6 +45,7 @@ class Timing:
     retries: int = 10
     pid: float = 10.0
     call: float = 20.0
+    silence: float = 60.0
 
 
 @dataclass
@@ -59,6 +61,7 @@ class HostContext:
     cancelled: threading.Event = field(default_factory=threading.Event)
     timing: Timing = field(default_factory=Timing)
     undoing: bool = False
+    guard: Guard | None = None
     _undos: list[tuple[str, Callable[[], None]]] = field(default_factory=list)
 
     def check(self) -> None:
@@ -68,6 +71,8 @@ class HostContext:
 
     def pause(self, seconds: float) -> None:
         """Wait, but not longer than until the person gives up."""
+        if self.guard is not None:
+            self.guard.beat()
         if self.undoing:
             time.sleep(seconds)
         else:
@@ -81,6 +86,11 @@ class HostContext:
         """
         if all(noted != title for noted, _ in self._undos):
             self._undos.append((title, action))
+
+    def stand_down(self) -> bool:
+        """Send the guard over the service away, where there is one; False when it has acted already."""
+        guard, self.guard = self.guard, None
+        return guard is None or guard.stand_down()
 
     def put_back(self) -> list[KakeyaError]:
         """Take everything back, the last effect first; what could not be, as errors."""

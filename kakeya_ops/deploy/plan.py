@@ -129,7 +129,7 @@ class Planner:
         if not difference.service:
             return (*proof, keep), reasons
         loaded = tuple(dict.fromkeys(job.domain for job in difference.jobs))
-        switch: list[Step] = [StopService(loaded)] if loaded else []
+        switch: list[Step] = [StopService(loaded, exchanged=True)] if loaded else []
         switch += [WritePlist(desired.plist), StartService(domain)]
         generation = WriteGeneration(desired.generation, desired.program, desired.files(material))
         written = tuple(step for _, step in files)

@@ -89,7 +89,7 @@ class ServiceControl:
         deadline = time.monotonic() + self.context.timing.pid
         while time.monotonic() < deadline:
             state = self.state()
-            if state is not None and (state.pid is not None or state.last_exit_code is not None):
+            if state is not None and (state.pid is not None or state.last_exit_code is not None or state.was_killed):
                 return
             self.kick()  # nothing where it is being started, and itself sometimes in vain
             self.context.pause(self.context.timing.poll / 5)
@@ -123,6 +123,7 @@ class ServiceControl:
 def wait_healthy(context: HostContext, domain: Domain) -> Endpoint | None:
     """Wait until the node says that it is healthy; the endpoint at which it said so (None: only the API asks there).
 
+    launchd's own process must live meanwhile: what answers may be another that has the port.
     Raises `NotHealthy` when that does not happen in time, or at once when the service ends again and again.
     """
     control = ServiceControl(context, domain)
@@ -131,15 +132,16 @@ def wait_healthy(context: HostContext, domain: Domain) -> Endpoint | None:
     ended = 0
     while True:
         endpoint, health = ask_health(context)
-        if health is not None and health.healthy:
-            return endpoint
         state = control.state()
+        healthy = health is not None and health.healthy
+        if healthy and state is not None and state.running:
+            return endpoint
         ended = ended + 1 if _has_ended(state) else 0
         if ended >= _LOOPS:
-            last = state.last_exit if state else "it is not loaded any more"
+            last = state.ending if state else "it is not loaded any more"
             raise NotHealthy(context.host.name, f"the service ends as soon as it is started (last exit: {last})")
         if time.monotonic() > deadline:
-            reason = health.reason if health else "nothing answers"
+            reason = "nothing answers" if health is None else health.reason or "what answers is not launchd's process"
             raise NotHealthy(context.host.name, f"not healthy after {seconds:.0f} s: {reason}")
         context.pause(context.timing.poll)
 
@@ -171,7 +173,9 @@ def ask(context: HostContext, request: HttpRequest) -> Result:
 
 
 def _has_ended(state: ServiceState | None) -> bool:
-    return state is None or (not state.running and not state.stopping and bool(state.last_exit_code))
+    if state is None:
+        return True
+    return not state.running and not state.stopping and (bool(state.last_exit_code) or state.was_killed)
 
 
 __all__ = ["ServiceControl", "ask", "ask_health", "wait_healthy"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kakeya_ops.deploy.context import HostContext
-from kakeya_ops.deploy.desired import ABOUT, INVENTORY, PLIST
-from kakeya_ops.deploy.errors import DeployError, NotHealthy
+from kakeya_ops.deploy.desired import ABOUT, PLIST
+from kakeya_ops.deploy.errors import DeployError, NotHealthy, ServiceError
+from kakeya_ops.deploy.guard import arm
+from kakeya_ops.deploy.leftovers import end_leftovers
 from kakeya_ops.deploy.remote_files import make_folder, point, remove, write_reversibly
-from kakeya_ops.deploy.served import read_served_host
+from kakeya_ops.deploy.restoring import note_service, write_plist
 from kakeya_ops.deploy.service import ServiceControl, ask, wait_healthy
 from kakeya_ops.errors import IdentityMismatch, PeerError
 from kakeya_ops.inventory.sections import Endpoint
@@ -20,9 +22,6 @@ from kakeya_ops.observe.http import read_reply
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.cards import Card
-
-PLIST_MODE = 0o644
-"""launchd refuses a property list that others may write."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +106,13 @@ class WriteGeneration:
 
 @dataclass(frozen=True)
 class StopService:
-    """Unload the service from every domain that it is loaded in, and wait until launchd has let go of it."""
+    """Unload the service from every domain that it is loaded in, and wait until launchd has let go of it.
+
+    If another is started afterwards (`exchanged`), the host watches over it until then.
+    """
 
     domains: tuple[Domain, ...]
+    exchanged: bool = False
 
     @property
     def title(self) -> str:
@@ -120,9 +123,16 @@ class StopService:
 
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
+        job = context.before.job
+        guarded = self.exchanged and job is not None and context.before.plist is not None
+        if guarded:
+            _refuse_link(context)
         note_service(context)
+        if guarded and job is not None:
+            context.guard = arm(context.runner, context.places, job.domain, context.timing.silence)
         for domain in self.domains:
             ServiceControl(context, domain).stop()
+        end_leftovers(context)
 
 
 @dataclass(frozen=True)
@@ -157,6 +167,11 @@ class StartService:
         """See `Step`."""
         note_service(context)
         ServiceControl(context, self.domain).start(context.places.plist)
+        if not context.stand_down():
+            silence = f"{context.timing.silence:.0f} s"
+            raise ServiceError(
+                context.host.name, f"the host heard nothing for {silence} and took the old service back itself"
+            )
 
 
 @dataclass(frozen=True)
@@ -225,6 +240,18 @@ class KeepGeneration:
         remove_unused(context, {self.generation, previous})
 
 
+def _refuse_link(context: HostContext) -> None:
+    """Raise `DeployError` for a property list that is a link: launchd may not load it again once it is unloaded."""
+    found = context.runner.stat(context.places.plist)
+    if found is not None and found.kind == "symlink":
+        path = context.places.plist
+        raise DeployError(
+            context.host.name,
+            f"{path} is a symbolic link",
+            hint=f"on the host, replace it by a file: {path}",
+        )
+
+
 def check_identity(planned: CacheIdentity, card: Card) -> None:
     """Raise `IdentityMismatch`, naming the first field that differs, unless `card` has the planned identity."""
     if card.identity == planned.digest:
@@ -271,61 +298,7 @@ def _program_of(about: bytes | None) -> str | None:
         return None
 
 
-def note_service(context: HostContext) -> None:
-    """Note how the service as it was observed is brought back, whatever was done to it."""
-    context.undo("the service", lambda: restore_service(context))
-
-
-def restore_service(context: HostContext) -> None:
-    """The property list and the loaded job as they were before; returns when the old service lives and is healthy."""
-    before = context.before
-    for domain in before.domains:
-        _unload_newcomer(context, ServiceControl(context, domain))
-    _restore_plist(context)
-    if before.job is None:
-        return
-    control = ServiceControl(context, before.job.domain)
-    if control.state() is None:
-        control.start(context.places.plist)
-        if before.job.service.running:
-            wait_healthy(_as_served_before(context), before.job.domain)
-
-
-def _as_served_before(context: HostContext) -> HostContext:
-    """The context with the host as the old service knows it: it may listen elsewhere than the new one would."""
-    id = context.before.generation
-    data = context.runner.read(f"{context.places.generation(id)}/{INVENTORY}") if id else None
-    return replace(context, host=read_served_host(data, context.host.name) or context.host)
-
-
-def _restore_plist(context: HostContext) -> None:
-    old = context.before.plist
-    if context.runner.read(context.places.plist) == old:
-        return
-    if old is None:
-        remove(context, context.places.plist)
-    else:
-        write_plist(context, old)
-
-
-def _unload_newcomer(context: HostContext, control: ServiceControl) -> None:
-    """Unload what is loaded there, unless it is the very job that was running before."""
-    state, job = control.state(), context.before.job
-    if state is None:
-        return
-    same = job is not None and job.domain == control.domain and state.running and state.pid == job.service.pid
-    if not same:
-        control.stop()
-
-
-def write_plist(context: HostContext, data: bytes) -> None:
-    """Write the property list with the one mode that launchd accepts."""
-    make_folder(context, context.places.agents, "755")
-    context.runner.write(context.places.plist, data, PLIST_MODE)
-
-
 __all__ = [
-    "PLIST_MODE",
     "CheckCard",
     "KeepGeneration",
     "MakeFolders",
@@ -338,8 +311,5 @@ __all__ = [
     "WritePlist",
     "check_identity",
     "note_links",
-    "note_service",
     "remove_unused",
-    "restore_service",
-    "write_plist",
 ]

@@ -62,6 +62,17 @@ class ServiceState:
         match = re.match(r"-?[0-9]+", self.last_exit or "")
         return int(match[0]) if match else None
 
+    @property
+    def was_killed(self) -> bool:
+        """True when a signal ended the run before: then there may be no exit code at all."""
+        return self.last_signal is not None or self.last_exit_reason is not None
+
+    @property
+    def ending(self) -> str:
+        """How the run before ended, in launchd's own words."""
+        words = (self.last_exit_reason, self.last_signal, self.last_exit)
+        return next((word for word in words if word), "unknown")
+
     def loaded_with(self, argv: Sequence[str]) -> bool:
         """True when it was loaded with exactly `argv`, whatever lines the arguments have."""
         return self.arguments_text == "\n".join(f"\t\t{argument}" for argument in argv)

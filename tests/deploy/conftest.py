@@ -13,7 +13,7 @@ from kakeya_ops.observe.places import Places
 from kakeya_ops.remote.local_runner import LocalRunner
 from mac.host import MacHost
 
-QUICK = Timing(healthy=5, restored=5, poll=0.05, gone=5, retry=0.02, retries=20, pid=5, call=5)
+QUICK = Timing(healthy=5, restored=5, poll=0.05, gone=5, retry=0.02, retries=20, pid=5, call=5, silence=30)
 
 
 @pytest.fixture

@@ -19,8 +19,6 @@ from kakeya_ops.deploy.steps import (
     WriteKey,
     check_identity,
     remove_unused,
-    restore_service,
-    write_plist,
 )
 from kakeya_ops.errors import IdentityMismatch
 from serving.running import simple_identity
@@ -118,15 +116,3 @@ def test_an_identity_that_differs_is_told_by_its_first_field() -> None:
         with pytest.raises(IdentityMismatch) as caught:
             check_identity(planned, card("allens", identity="0" * 64, identity_document=document))
         assert caught.value.field == "identity"
-
-
-def test_the_old_property_list_comes_back_or_goes(context: HostContext) -> None:
-    plist = Path(context.places.plist)
-    write_plist(context, b"new")
-    assert plist.stat().st_mode & 0o777 == 0o644
-    restore_service(context)
-    assert not plist.exists()
-    write_plist(context, b"new")
-    context.before = dataclasses.replace(context.before, plist=b"old")
-    restore_service(context)
-    assert plist.read_bytes() == b"old"

@@ -15,7 +15,7 @@ import yaml
 
 from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
-from kakeya_ops.deploy.context import HostContext, Step, Timing, unseen_transfer
+from kakeya_ops.deploy.context import HostContext, Step, Timing
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.material import Material, plan_identity, read_key
 from kakeya_ops.deploy.plan import Plan, Planner
@@ -106,6 +106,9 @@ class Fleet:
     program: Any = field(default_factory=CheckoutProgram)
     notes: list[str] = field(default_factory=list)
     at_step: Callable[[str], None] = lambda title: None
+    at_note: Callable[[str], None] = lambda text: None
+    at_transfer: Callable[[int], None] = lambda done_bytes: None
+    model_source: Any = field(default_factory=SharedModel)
     _identity: tuple[CacheSection, CacheIdentity] | None = None
 
     def __post_init__(self) -> None:
@@ -149,7 +152,7 @@ class Fleet:
         inventory = self.inventory
         if self._identity is None or self._identity[0] != inventory.cache:
             self._identity = inventory.cache, plan_identity(inventory)
-        return Material(read_key(inventory), self._identity[1], self.program, SharedModel())
+        return Material(read_key(inventory), self._identity[1], self.program, self.model_source)
 
     def plan(self, *names: str) -> Plan:
         """What deploy would do."""
@@ -181,9 +184,11 @@ class Fleet:
 
     def note(self, host: str, text: str) -> None:
         self.notes.append(f"{host}: {text}")
+        self.at_note(text)
 
-    def transfer(self, host: str, what: str, total_bytes: int) -> Any:
-        return unseen_transfer(what, total_bytes)
+    @contextlib.contextmanager
+    def transfer(self, host: str, what: str, total_bytes: int) -> Iterator[Callable[[int], None]]:
+        yield lambda done_bytes: self.at_transfer(done_bytes)
 
     def _host(self, name: str, role: str) -> dict[str, Any]:
         endpoint = {"network": "loopback", "address": LOOPBACK, "port": self.ports[name], "trusted": True}
