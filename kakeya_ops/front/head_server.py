@@ -11,6 +11,7 @@ from kakeya_ops import __version__
 from kakeya_ops.errors import EngineDead, InputError
 from kakeya_ops.front.network_api import network_routes
 from kakeya_ops.front.observatory import observing
+from kakeya_ops.front.refused_api import make_refused_api
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.inventory.sections import Api
 from kakeya_ops.kv.pool import BlockPool
@@ -19,9 +20,11 @@ from kakeya_ops.openai_api.keys import read_api_keys
 from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.fleet import Fleet
 from kakeya_ops.serving.head import HeadService, HeadSettings
+from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.receipt_file import ReceiptFile
+from kakeya_ops.serving.refused import serve_refused
 from kakeya_ops.serving.server import Server, Site, bind
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
 from kakeya_ops.serving.worker import load_engine
@@ -32,11 +35,13 @@ TOGETHER = 4
 """Prompts that the head prefills in turns, so that a short one need not wait for a long one's end."""
 
 
-def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], None]) -> None:
+def serve_head(
+    inventory: Inventory, name: str | None, tell: Callable[[str], None], admittance: Admittance = REFUSE
+) -> None:
     """Serve the head called `name` until it is told to stop; `tell` is given one line when it is ready.
 
-    Raises `KakeyaError`: what is wrong with the inventory, a port or the model, and `EngineDead` when the compute
-    thread fails, after which only a new process can help.
+    Raises `KakeyaError`: what is wrong with the inventory, a port or the model, `DoesNotFit` unless `admittance` says
+    otherwise, and `EngineDead` when the compute thread fails, after which only a new process can help.
     """
     startup = start_up(inventory, name, "head")
     with contextlib.ExitStack() as closing:
@@ -44,6 +49,10 @@ def serve_head(inventory: Inventory, name: str | None, tell: Callable[[str], Non
             closing.callback(listener.close)
         api, head_settings = _api_of(startup.host), _head_settings(startup)
         api_socket = closing.enter_context(bind(api.bind, api.port))
+        if refusal := check_memory(startup, admittance, tell):
+            site = Site("api", make_refused_api(refusal.summary), [api_socket])
+            serve_refused(startup, refusal.summary, tell, [site])
+            return
         engine = load_engine(startup, together=TOGETHER)
         closing.callback(engine.close)
         node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
