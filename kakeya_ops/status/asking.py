@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_ops.errors import PeerError, PeerRefused, PeerUnreachable
+from kakeya_ops.errors import KakeyaError, PeerError, PeerRefused, PeerUnreachable
 from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.inventory.fields import is_unspecified
 from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
@@ -46,6 +46,10 @@ class ApiAnswer:
     summary: Mapping[str, Any]
 
 
+class NoWay(PeerUnreachable):
+    """No way from here leads to the node's machine, which says nothing of the node."""
+
+
 class NodeDoor:
     """One node's peer port. For one thread at a time; `stop` breaks off what is under way."""
 
@@ -55,7 +59,7 @@ class NodeDoor:
         self._ways = [_Way(host.name, end, caller) for end in usable_endpoints(host)]
 
     def ask(self) -> PeerAnswer:
-        """What it says by the first of its endpoints that works. Raises `PeerError`."""
+        """What it says by the first of its endpoints that works. Raises `NoWay`, or another `PeerError`."""
         errors: list[PeerError] = []
         for way in tuple(self._ways):
             try:
@@ -65,7 +69,8 @@ class NodeDoor:
                 continue
             self._ways.sort(key=lambda one: one is not way)
             return answer
-        raise _together(self._name, errors, "it has no endpoint that may be used in clear text")
+        failure = _together(self._name, errors, "it has no endpoint that may be used in clear text")
+        raise failure if any(map(_met_the_machine, errors)) else NoWay(self._name, plain(self._name, failure))
 
     def close(self) -> None:
         """Close the connections."""
@@ -85,7 +90,7 @@ class _Way:
         try:
             cards = self._signed.ask("POST", CARDS_PATH, CardsExchange(cards=()).encode(), CardsExchange, stop).cards
         except PeerError as error:
-            return PeerAnswer(health, None, fault=error.message.removeprefix(f"{self._name}: "))
+            return PeerAnswer(health, None, fault=plain(self._name, error))
         own = next((card for card in cards if card.node == self._name), None)
         return PeerAnswer(health, own, tuple(card for card in cards if card is not own))
 
@@ -166,8 +171,20 @@ def _together(name: str, errors: Sequence[PeerError], none: str) -> PeerError:
     """One error for all ways that were tried; `none` is said where there was no way."""
     if len(errors) == 1:
         return errors[0]
-    said = "; ".join(dict.fromkeys(error.message.removeprefix(f"{name}: ") for error in errors))
+    said = "; ".join(dict.fromkeys(plain(name, error) for error in errors))
     return PeerUnreachable(name, said or none)
+
+
+def _met_the_machine(error: PeerError) -> bool:
+    """Whether something at the address said no, or nothing, after it was reached."""
+    return not isinstance(error, PeerUnreachable) or isinstance(error.__cause__, ConnectionError)
+
+
+def plain(name: str, error: Exception) -> str:
+    """What went wrong, without the node's name in front."""
+    if isinstance(error, KakeyaError):
+        return error.message.removeprefix(f"{name}: ")
+    return f"asking it failed in a way it should not: {type(error).__name__}: {error}"
 
 
 def read_document(name: str, status: int, data: bytes) -> dict[str, Any]:
@@ -210,11 +227,13 @@ __all__ = [
     "TIMEOUTS",
     "ApiAnswer",
     "ApiDoor",
+    "NoWay",
     "NodeDoor",
     "OpenDoor",
     "PeerAnswer",
     "accept",
     "api_endpoints",
+    "plain",
     "read_api",
     "read_document",
 ]

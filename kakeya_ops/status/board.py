@@ -21,7 +21,8 @@ SourceName = Literal["peer", "api", "ssh"]
 class Look(Generic[T]):
     """The last attempts at one source, in monotonic seconds. `value` is what the last good one brought, at `value_at`.
 
-    `error` is what the last one came to grief by, None when it was good. `looks` are the attempts that have ended.
+    `error` is what the last one came to grief by, None when it was good; with `no_way` it says nothing of the source
+    itself, which could not be reached from here. `looks` are the attempts that have ended.
     `began_at` is set while one is under way.
     """
 
@@ -31,6 +32,7 @@ class Look(Generic[T]):
     value_at: float | None = None
     error: str | None = None
     began_at: float | None = None
+    no_way: bool = False
 
     def begin(self, now: float) -> Look[T]:
         """An attempt begins."""
@@ -40,9 +42,9 @@ class Look(Generic[T]):
         """It brought `value`."""
         return Look(self.looks + 1, now, value, now)
 
-    def fail(self, error: str, now: float) -> Look[T]:
+    def fail(self, error: str, now: float, *, no_way: bool = False) -> Look[T]:
         """It failed."""
-        return Look(self.looks + 1, now, self.value, self.value_at, error)
+        return Look(self.looks + 1, now, self.value, self.value_at, error, no_way=no_way)
 
     def overdue_seconds(self, now: float, limit_seconds: float) -> float | None:
         """For how long an attempt has been under way, if that is longer than it may take."""

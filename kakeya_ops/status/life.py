@@ -47,7 +47,7 @@ def _judge_elsewhere(heard: Heard, now: float, error: str) -> Life:
         if health is None:
             return Life("unreachable", f"nothing answers on its own host, and it is {not_here}")
     told = heard.told
-    if told and told.by and now - told.at < LIVELY_SECONDS:
+    if heard.peer.no_way and told and told.by and now - told.at < LIVELY_SECONDS:
         life = _from_health(Health(told.card.healthy, told.card.reason))
         return Life(life.state, life.reason, f"{not_here}; {told.by} has its card")
     return Life("unreachable", error)

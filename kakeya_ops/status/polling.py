@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_ops.errors import KakeyaError
-from kakeya_ops.status.asking import PeerAnswer
+from kakeya_ops.status.asking import NoWay, PeerAnswer, plain
 from kakeya_ops.status.board import Board, SourceName, Told
 from kakeya_ops.status.remote_asking import HostAnswer
 from kakeya_ops.wire.cards import Card
@@ -31,9 +30,12 @@ class Poll:
         try:
             answer = self.ask()
         except Exception as error:  # noqa: BLE001 - the edge of a thread: whoever reads the board is told
-            message = plain(self.name, error)
+            message, no_way = plain(self.name, error), isinstance(error, NoWay)
             board.change(
-                self.name, lambda heard: heard.with_look(self.source, heard.look(self.source).fail(message, _now()))
+                self.name,
+                lambda heard: heard.with_look(
+                    self.source, heard.look(self.source).fail(message, _now(), no_way=no_way)
+                ),
             )
             return
         now = _now()
@@ -92,14 +94,7 @@ def cards_of_host(answer: HostAnswer, now: float) -> list[Told]:
     return [Told(card, now, None)] if isinstance(card, Card) else []
 
 
-def plain(name: str, error: Exception) -> str:
-    """What went wrong, without the node's name in front."""
-    if isinstance(error, KakeyaError):
-        return error.message.removeprefix(f"{name}: ")
-    return f"asking it failed in a way it should not: {type(error).__name__}: {error}"
-
-
 _now = time.monotonic
 
 
-__all__ = ["Poll", "Polling", "cards_of_host", "cards_of_peer", "plain"]
+__all__ = ["Poll", "Polling", "cards_of_host", "cards_of_peer"]

@@ -73,9 +73,9 @@ def answering(own: Card, *known: Card) -> Heard:
     return Heard(peer=Look[PeerAnswer]().succeed(answer, NOW), told=Told(own, NOW, None))
 
 
-def silent(error: str = "nothing listens there", told: Told | None = None) -> Heard:
-    """A node that cannot be asked."""
-    return Heard(peer=Look[PeerAnswer]().fail(error, NOW), told=told)
+def silent(error: str = "nothing listens there", told: Told | None = None, *, no_way: bool = False) -> Heard:
+    """A node that cannot be asked; with `no_way` nor can its machine."""
+    return Heard(peer=Look[PeerAnswer]().fail(error, NOW, no_way=no_way), told=told)
 
 
 def link(error: str | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from kakeya_ops.status.asking import (
     ApiAnswer,
     ApiDoor,
     NodeDoor,
+    NoWay,
     accept,
     api_endpoints,
     read_api,
@@ -185,3 +186,18 @@ def test_plain_answers() -> None:
     assert read_document("head", 200, b'{"a": 1}') == accept("head", 200, {"a": 1})
     with pytest.raises(PeerRefused, match="lacks"):
         read_api("head", {"head": {"node": "head"}, "nodes": [1]}, {})
+
+
+@pytest.mark.parametrize("address", ["no-such-host.invalid", "240.0.0.1"])
+def test_where_no_way_leads_nothing_is_said_of_the_node(open_door: Callable[..., NodeDoor], address: str) -> None:
+    document = cache_inventory({"vault": 9}).model_dump()
+    document["hosts"]["vault"]["endpoints"] = ({"network": "n", "address": address, "port": 9, "trusted": True},)
+    with pytest.raises(NoWay):
+        open_door(Inventory.model_validate(document)).ask()
+
+
+def test_a_port_where_nobody_listens_says_that_the_node_is_not_there(open_door: Callable[..., NodeDoor]) -> None:
+    [closed] = choose_ports(1)
+    with pytest.raises(PeerUnreachable) as caught:
+        open_door(cache_inventory({"vault": closed})).ask()
+    assert not isinstance(caught.value, NoWay)

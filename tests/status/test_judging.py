@@ -107,12 +107,12 @@ def test_without_a_head_it_is_not_known_whether_a_worker_is_equal() -> None:
 
 def test_a_card_that_another_node_passes_on_is_enough_while_it_is_new() -> None:
     told = Told(card("allens"), NOW - 3, "head")
-    worker = judged(whole(allens=silent("no route", told))).node("allens")
+    worker = judged(whole(allens=silent("no route", told, no_way=True))).node("allens")
     assert worker.serves
     assert worker.notes == ("not reached from here: no route; head has its card",)
     assert worker.card is not None
     assert worker.card.told_by == "head"
-    worker = judged(whole(allens=silent("no route", told)), later=6).node("allens")
+    worker = judged(whole(allens=silent("no route", told, no_way=True)), later=6).node("allens")
     assert (worker.state, worker.serves) == ("unreachable", False)
 
 

@@ -19,9 +19,14 @@ def test_its_own_answer_counts_most() -> None:
 
 def test_a_card_that_is_passed_on_says_that_it_is_ill() -> None:
     told = Told(card("allens", healthy=False, reason="stuck"), NOW, "head")
-    life = judge_life(silent("no route", told), NOW + LIVELY_SECONDS / 2)
+    life = judge_life(silent("no route", told, no_way=True), NOW + LIVELY_SECONDS / 2)
     assert (life.state, life.reason) == ("failing", "stuck")
 
 
 def test_its_own_last_card_proves_nothing() -> None:
-    assert judge_life(silent("no route", Told(card("allens"), NOW, None)), NOW).state == "unreachable"
+    assert judge_life(silent("no route", Told(card("allens"), NOW, None), no_way=True), NOW).state == "unreachable"
+
+
+def test_what_others_say_does_not_count_of_a_node_whose_machine_was_reached() -> None:
+    told = Told(card("allens"), NOW, "head")
+    assert judge_life(silent("refused", told), NOW).state == "unreachable"
