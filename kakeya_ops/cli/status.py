@@ -61,6 +61,7 @@ def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple
     from kakeya_ops.secret import read_fleet_key
     from kakeya_ops.settings import expand_here
     from kakeya_ops.status import Sources
+    from kakeya_ops.status.forecast import forecast_needs
     from kakeya_ops.status.remote_asking import wants_ssh
 
     inventory = load_inventory(find_inventory(context.inventory_path))
@@ -74,6 +75,7 @@ def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple
         key=read_fleet_key(expand_here(key_file)) if key_file else None,
         api_key=read_api_key(api_key_file) if api_key_file else None,
         open_runner=open_runner,
+        needs=forecast_needs(inventory),
     )
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from types import TracebackType
 
 from kakeya_ops.inventory import Inventory, ResolvedHost
+from kakeya_ops.memory.footprint import Footprint
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.peer.signed import Caller
@@ -34,13 +35,13 @@ _ASKER = NodeId("kakeya-status")
 class Sources:
     """How the fleet is asked: the fleet's key (None in a fleet without one), the API's key, and the way to hosts.
 
-    Without `open_runner` nothing is asked over SSH. `forecasts` are bytes of memory by host, where they are known.
+    Without `open_runner` nothing is asked over SSH. `needs` are what hosts are forecast to need in memory.
     """
 
     key: Secret | None
     api_key: Secret | None = None
     open_runner: OpenRunner | None = None
-    forecasts: Mapping[str, int] = field(default_factory=dict)
+    needs: Mapping[str, Footprint] = field(default_factory=dict)
 
     @property
     def api_headers(self) -> dict[str, str]:
@@ -75,7 +76,7 @@ class Collector:
     def status(self) -> FleetStatus:
         """What is known now."""
         moment = Moment(time.monotonic(), time.time())
-        return judge(self.inventory, self._board.read(), moment, self._sources.forecasts)
+        return judge(self.inventory, self._board.read(), moment, self._sources.needs)
 
     def first_status(self) -> FleetStatus:
         """What is known once every source was asked: nodes twice, since a speed is what lies between two answers.

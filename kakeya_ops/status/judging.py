@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
+from kakeya_ops.memory.footprint import Footprint
+from kakeya_ops.memory.observed import Comparison, Observation, compare
 from kakeya_ops.observe.state import Unknown
 from kakeya_ops.serving.compatibility import find_difference
 from kakeya_ops.serving.counters import CounterName
@@ -39,10 +41,10 @@ class Moment:
 
 
 def judge(
-    inventory: Inventory, heard: Mapping[str, Heard], moment: Moment, forecasts: Mapping[str, int] = {}
+    inventory: Inventory, heard: Mapping[str, Heard], moment: Moment, needs: Mapping[str, Footprint] = {}
 ) -> FleetStatus:
-    """The status at `moment`; `forecasts` are the bytes of memory that each node is to need, where that is known."""
-    fleet = _Fleet(inventory, heard, moment.now, forecasts)
+    """The status at `moment`; `needs` are what nodes are forecast to need in memory, where that is known."""
+    fleet = _Fleet(inventory, heard, moment.now, needs)
     nodes = tuple(fleet.node(name) for name in inventory.hosts)
     return FleetStatus(
         fleet=inventory.fleet.name,
@@ -56,10 +58,10 @@ def judge(
 
 class _Fleet:
     def __init__(
-        self, inventory: Inventory, heard: Mapping[str, Heard], now: float, forecasts: Mapping[str, int]
+        self, inventory: Inventory, heard: Mapping[str, Heard], now: float, needs: Mapping[str, Footprint]
     ) -> None:
         self.inventory = inventory
-        self.forecasts = forecasts
+        self.needs = needs
         self.heard = heard
         self.now = now
         self.apis = {name: api for name, one in heard.items() if (api := self._api(one)) is not None}
@@ -77,19 +79,20 @@ class _Fleet:
         reaches = () if host.role == "head" else self._reaches(name)
         problems = [*self._problems(host, heard, life, identity), *self._problems_of_heads(name, life, reaches)]
         card = self._card_facts(heard.told) if heard.told else None
+        memory = _memory(heard.told.card, self.needs.get(name)) if heard.told else Memory()
         return NodeStatus(
             node=name,
             role=host.role,
             state=life.state,
             serves=life.state == "healthy" and not problems,
             problems=tuple(dict.fromkeys(problems)),
-            notes=tuple(self._notes(heard, life, reaches)),
+            notes=(*self._notes(heard, life, reaches), *_memory_notes(memory)),
             service=_service(heard.ssh),
             model=self._model(host, identity),
             identity=identity,
             reaches=reaches,
             card=card,
-            memory=_memory(heard.told, self.forecasts.get(name)),
+            memory=memory,
             prefill_now_tokens_per_second=heard.rates[-1] if heard.rates and life.state == "healthy" else None,
             prefill_history=heard.rates,
             restarts_seen=heard.restarts,
@@ -232,9 +235,20 @@ def _jobs_done(card: Card) -> int | None:
     return None if count is None else int(count)
 
 
-def _memory(told: Told | None, forecast_bytes: int | None) -> Memory:
-    use = told.card.memory if told else None
-    return Memory(use.footprint_bytes if use else None, use.peak_bytes if use else None, forecast_bytes)
+def _memory(card: Card, need: Footprint | None) -> Memory:
+    if card.memory is None:
+        return Memory()
+    seen = Observation(footprint_bytes=card.memory.footprint_bytes, pool_used_bytes=card.pool.used_bytes)
+    forecast = next((one.forecast_bytes for one in compare(need, seen)), None) if need else None
+    return Memory(card.memory.footprint_bytes, card.memory.peak_bytes, forecast)
+
+
+def _memory_notes(memory: Memory) -> Iterator[str]:
+    """More than was forecast is worth knowing; less is what a node takes that was never full."""
+    if memory.footprint_bytes is not None and memory.forecast_bytes is not None:
+        compared = Comparison("its memory", memory.forecast_bytes, memory.footprint_bytes)
+        if compared.warning is not None and compared.off_percent < 0:
+            yield compared.warning
 
 
 def _fleet_notes(inventory: Inventory) -> tuple[str, ...]:

@@ -80,7 +80,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class Memory:
-    """What the node's process takes, by its system's count, and the engine took at most, beside the forecast of it."""
+    """What the node's process takes by its system's count, what its engine took at most, and what was forecast.
+
+    The forecast is of the whole process at its fullest load, except that the pool is reckoned as full as it is now.
+    """
 
     footprint_bytes: int | None = None
     engine_peak_bytes: int | None = None

@@ -188,10 +188,11 @@ def test_plain_answers() -> None:
         read_api("head", {"head": {"node": "head"}, "nodes": [1]}, {})
 
 
-@pytest.mark.parametrize("address", ["no-such-host.invalid", "240.0.0.1"])
-def test_where_no_way_leads_nothing_is_said_of_the_node(open_door: Callable[..., NodeDoor], address: str) -> None:
+def test_where_no_way_leads_nothing_is_said_of_the_node(open_door: Callable[..., NodeDoor]) -> None:
     document = cache_inventory({"vault": 9}).model_dump()
-    document["hosts"]["vault"]["endpoints"] = ({"network": "n", "address": address, "port": 9, "trusted": True},)
+    document["hosts"]["vault"]["endpoints"] = (
+        {"network": "n", "address": "no-such-host.invalid", "port": 9, "trusted": True},
+    )
     with pytest.raises(NoWay):
         open_door(Inventory.model_validate(document)).ask()
 

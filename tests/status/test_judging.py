@@ -6,17 +6,22 @@ import dataclasses
 
 import pytest
 
+from kakeya_ops.memory.footprint import Footprint, Term
 from kakeya_ops.observe.state import Health
 from kakeya_ops.status.asking import PeerAnswer
 from kakeya_ops.status.board import Heard, Look, Told
-from kakeya_ops.status.value import Identity, Service
+from kakeya_ops.status.judging import Moment, judge
+from kakeya_ops.status.value import Identity, Memory, Service
+from kakeya_ops.wire.cards import NodeMemory
 from serving.running import simple_identity
 from status.samples import (
+    AT,
     NOW,
     VAULT,
     answering,
     api,
     card,
+    inventory,
     judged,
     seen_by_head,
     silent,
@@ -179,3 +184,15 @@ def test_an_api_that_wants_a_key_costs_links_and_nothing_else() -> None:
 def test_a_window_that_forgets_is_said() -> None:
     status = judged(whole(), "cache: {sink: 4, window: 2048}\n")
     assert status.notes == ("of longer prompts the first 4 and the last 2048 tokens are kept, others forgotten",)
+
+
+def test_memory_is_compared_with_its_forecast_and_more_than_that_is_told() -> None:
+    need = Footprint((Term("weights", 2**30, "", "weights", True), Term("pool", 2**31, "", "pool", False)), 0, "")
+    for footprint_bytes, notes in ((2**29, 0), (2**31, 1)):
+        memory = NodeMemory(active_bytes=None, peak_bytes=2**28, footprint_bytes=footprint_bytes)
+        heard = whole(allens=answering(card("allens", memory=memory)))
+        worker = judge(inventory(), heard, Moment(NOW, AT), {"allens": need}).node("allens")
+        # A pool of which a MiB is used counts with that MiB.
+        assert worker.memory == Memory(footprint_bytes, 2**28, 2**30 + 2**20)
+        assert len([note for note in worker.notes if "less was forecast" in note]) == notes
+        assert worker.serves
