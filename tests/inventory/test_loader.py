@@ -230,3 +230,12 @@ def test_the_example_says_what_the_founding_pair_is() -> None:
     assert (inventory.cache.sink, inventory.cache.window, inventory.cache.block_tokens) == (4, 2048, 64)
     assert inventory.host("allens").endpoints[0].in_clear
     assert not inventory.host("allens").endpoints[1].in_clear
+
+
+@pytest.mark.parametrize("section", ["cache", "model_serving"])
+def test_quantized_kv_cannot_be_asked_for(section: str) -> None:
+    # It fails with windows, latent attention and some widths, and only after thousands of tokens: so there is no key.
+    text = EXAMPLE.read_text().replace(f"\n{section}:", f"\n{section}:\n  kv_bits: 8", 1)
+    with pytest.raises(InventoryError) as caught:
+        parse_inventory(text.encode(), "inventory.yaml")
+    assert [fault.path for fault in caught.value.faults] == [f"{section}.kv_bits"]
