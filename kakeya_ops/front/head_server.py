@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
+from starlette.routing import BaseRoute
 
 from kakeya_ops import __version__
 from kakeya_ops.errors import EngineDead, InputError
 from kakeya_ops.front.network_api import network_routes
-from kakeya_ops.front.observatory import observing
+from kakeya_ops.front.observatory import Observatory, observing
 from kakeya_ops.front.refused_api import make_refused_api
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.inventory.sections import Api
@@ -35,8 +37,22 @@ TOGETHER = 4
 """Prompts that the head prefills in turns, so that a short one need not wait for a long one's end."""
 
 
+MakePages = Callable[[Observatory, ApiSettings], contextlib.AbstractContextManager[Sequence[BaseRoute]]]
+"""Makes routes that show what is observed, and that come before the API's own, for as long as the context is open."""
+
+
+@contextlib.contextmanager
+def without_pages(observatory: Observatory, settings: ApiSettings) -> Iterator[Sequence[BaseRoute]]:
+    """No routes beside the API's own."""
+    yield ()
+
+
 def serve_head(
-    inventory: Inventory, name: str | None, tell: Callable[[str], None], admittance: Admittance = REFUSE
+    inventory: Inventory,
+    name: str | None,
+    tell: Callable[[str], None],
+    admittance: Admittance = REFUSE,
+    make_pages: MakePages = without_pages,
 ) -> None:
     """Serve the head called `name` until it is told to stop; `tell` is given one line when it is ready.
 
@@ -63,8 +79,9 @@ def serve_head(
         settings = _api_settings(inventory, api, node)
         closing.enter_context(keeping_receipts(head, receipts_path(inventory, node.id)))
         observatory = closing.enter_context(observing(head, fleet))
-        app = make_openai_app(observatory.head, settings, network_routes(observatory, settings))
-        api_site = Site("api", app, [api_socket], observatory.stop)
+        pages = closing.enter_context(make_pages(observatory, settings))
+        app = make_openai_app(observatory.head, settings, [*pages, *network_routes(observatory, settings)])
+        api_site = Site("api", app, [api_socket], observatory.stop, websockets=bool(pages))
         server = Server([Site("peers", make_peer_app(node), startup.sockets), api_site])
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
         server.run(lambda: tell(f"head {node.id} is ready at http://{api.bind}:{api.port}"))

@@ -26,6 +26,8 @@ _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
 """Large enough that sender and receiver of a stream of blocks seldom wait for each other."""
 _BACKLOG = 128
 _MOST_CONNECTIONS = 256
+_MESSAGE_BYTES = 64 * 1024
+"""Of a message that comes over a websocket."""
 
 OnReady = Callable[[], None]
 
@@ -35,13 +37,14 @@ class Site:
     """One app and the sockets that it is served on.
 
     `on_stop` is called, perhaps more than once, when no more requests are to be taken: it ends what would go on for
-    ever, and must return at once.
+    ever, and must return at once. Only with `websockets` is the app asked for those.
     """
 
     name: str
     app: ASGIApp
     sockets: Sequence[socket.socket] = field(default_factory=tuple)
     on_stop: Callable[[], None] = lambda: None
+    websockets: bool = False
 
 
 def bind(address: str, port: int) -> socket.socket:
@@ -156,7 +159,9 @@ class _Uvicorn(uvicorn.Server):
         config = uvicorn.Config(
             site.app,
             http=BoundedProtocol,
-            ws="none",
+            ws="websockets-sansio" if site.websockets else "none",
+            ws_max_size=_MESSAGE_BYTES,
+            ws_per_message_deflate=False,
             lifespan="off",
             log_config=None,
             access_log=False,

@@ -1,0 +1,104 @@
+"""Options of ECharts for the page's time series. Colours are CSS variables, so that they follow the system's scheme.
+
+Names are values here and never keys: NiceGUI takes the value of a key that begins with a colon for JavaScript.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+POINTS = 300
+"""Seconds that a chart shows."""
+COLOURS = tuple(f"var(--series-{number})" for number in range(1, 7))
+
+Numbers = Sequence[float | None]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One series; `values` are the newest samples, oldest first, of which None is unknown."""
+
+    name: str
+    values: Numbers
+    filled: bool = False
+
+    @property
+    def newest(self) -> float | None:
+        """The last value."""
+        return self.values[-1] if self.values else None
+
+
+def colour(number: int) -> str:
+    """The colour of the series with this number, from 0."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def last_points(columns: Mapping[str, Numbers], name: str, scale: float = 1.0) -> list[float | None]:
+    """The newest `POINTS` of a column in another unit, rounded to four digits, with unknowns before the first."""
+    newest = columns.get(name, ())[-POINTS:]
+    scaled = [None if value is None else float(f"{value * scale:.4g}") for value in newest]
+    return [None] * (POINTS - len(scaled)) + scaled
+
+
+def chart_options(lines: Sequence[Line], *, most: float | None = None) -> dict[str, Any]:
+    """The options of a chart; its scale ends at `most`, or else where the values do."""
+    return {
+        "animation": False,
+        "textStyle": {"fontFamily": "inherit"},
+        "grid": {"left": 44, "right": 8, "top": 8, "bottom": 22},
+        "tooltip": _TOOLTIP,
+        "xAxis": _TIME_AXIS,
+        "yAxis": _VALUE_AXIS | {"max": most},
+        "series": [_series(line, number) for number, line in enumerate(lines)],
+    }
+
+
+def _series(line: Line, number: int) -> dict[str, Any]:
+    return {
+        "type": "line",
+        "name": line.name,
+        "data": list(line.values),
+        "showSymbol": False,
+        "silent": True,
+        "emphasis": {"disabled": True},
+        "itemStyle": {"color": colour(number)},
+        "lineStyle": {"color": colour(number), "width": 1.5},
+        "areaStyle": {"color": colour(number), "opacity": 0.12 if line.filled else 0},
+    }
+
+
+_LABEL = {"color": "var(--dim)", "fontSize": 11}
+_TIME_AXIS = {
+    "type": "category",
+    "boundaryGap": False,
+    # These are JavaScript, of which no part comes from elsewhere.
+    ":data": f"Array.from({{length: {POINTS}}}, (_, i) => `${{{POINTS - 1} - i}} s ago`)",
+    "axisLine": {"lineStyle": {"color": "var(--line)"}},
+    "axisTick": {"show": False},
+    "axisLabel": _LABEL
+    | {
+        ":interval": f"(i) => ({POINTS - 1} - i) % 60 === 0 && i > 20",
+        ":formatter": "(v) => parseInt(v) === 0 ? 'now' : `${parseInt(v) / 60} min`",
+        "alignMaxLabel": "right",
+    },
+}
+_VALUE_AXIS = {
+    "type": "value",
+    "min": 0,
+    "splitNumber": 3,
+    "axisLabel": _LABEL,
+    "splitLine": {"lineStyle": {"color": "var(--line)"}},
+}
+_TOOLTIP = {
+    "trigger": "axis",
+    "renderMode": "richText",  # the other one is HTML
+    "confine": True,
+    "backgroundColor": "var(--panel)",
+    "borderColor": "var(--line)",
+    "textStyle": {"color": "var(--text)", "fontSize": 12},
+    "axisPointer": {"lineStyle": {"color": "var(--dim)"}},
+}
+
+__all__ = ["COLOURS", "POINTS", "Line", "Numbers", "chart_options", "colour", "last_points"]
