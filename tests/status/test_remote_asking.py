@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deploy.states import KEY, inventory
+from flows_deploy.deployed import machine
+from kakeya_ops.errors import RemoteError
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.places import Places
+from kakeya_ops.remote.connect import connect
 from kakeya_ops.remote.local_runner import LocalRunner
+from kakeya_ops.remote.runner import Runner
 from kakeya_ops.status.asking import SUMMARY_PATH, PeerAnswer
 from kakeya_ops.status.board import Heard, Look
 from kakeya_ops.status.judging import Moment, judge
@@ -34,10 +39,10 @@ def mac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MacHost]:
 
 
 def door(fleet: Inventory = FLEET, name: str = "allens") -> HostDoor:
-    def connect(host: ResolvedHost) -> LocalRunner:
+    def open_here(host: ResolvedHost) -> LocalRunner:
         return LocalRunner(host.name)
 
-    return HostDoor(fleet, fleet.host(name), Asker(KEY, "ours"), connect)
+    return HostDoor(fleet, fleet.host(name), Asker(KEY, "ours"), open_here)
 
 
 def shown(answer: HostAnswer) -> NodeStatus:
@@ -104,3 +109,21 @@ def test_defaults_for_ssh_are_a_wish_too() -> None:
     text = f"defaults: {{ssh: {{user: fluffy}}}}\n{START}"
     text += "  a: {role: worker, endpoints: [{network: n, address: 127.0.0.1, port: 5}]}\n"
     assert wants_ssh(parse_inventory(text.encode(), "f.yaml"), "a")
+
+
+@pytest.mark.system("sshd")
+def test_over_a_real_connection_the_service_is_told_and_later_that_the_host_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "fleet").mkdir()
+    with machine(tmp_path / "fleet", "allens") as far:
+        label = Places.of(FLEET, FLEET.host("allens"), str(far.mac.home)).label
+        far.mac.preload({"Label": label, "ProgramArguments": ["/bin/sleep", "100"], "RunAtLoad": True}, "user")
+
+        def open_runner(host: ResolvedHost) -> Runner:
+            return connect(host, config_file=far.config)
+
+        door = HostDoor(FLEET, FLEET.host("allens"), Asker(KEY, "ours"), open_runner)
+        with contextlib.closing(door):
+            assert shown(door.ask(None)).service.state == "running"
+            far.server.stop()
+            with pytest.raises(RemoteError):
+                door.ask(None)
