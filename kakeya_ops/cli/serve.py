@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.inventory import find_inventory, load_inventory
-from kakeya_ops.serving.log_limit import BoundedStderr
+from kakeya_ops.serving.logs import set_up_logs
 from kakeya_ops.views.printer import Printer
 
 app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
@@ -39,11 +38,7 @@ ForceOption = Annotated[
 @app.callback()
 def serve(ctx: typer.Context) -> None:
     """Run one node of the fleet in this process, until SIGTERM or Ctrl-C."""
-    level = (
-        logging.DEBUG if app_context(ctx).verbose > 1 else logging.INFO if app_context(ctx).verbose else logging.WARNING
-    )
-    form = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-    logging.basicConfig(level=level, format=form, handlers=[BoundedStderr()])
+    set_up_logs(app_context(ctx).verbose)
 
 
 @app.command()
@@ -71,13 +66,14 @@ def head(
 
     Exits with 1, and the figures, when the model does not fit this machine.
     """
+    from kakeya_ops.dashboard.mount import dashboard
     from kakeya_ops.front.head_server import serve_head
     from kakeya_ops.serving.memory_gate import Admittance
 
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     with showing_why(context.printer):
-        serve_head(inventory, host, context.printer.note, Admittance(supervised, force))
+        serve_head(inventory, host, context.printer.note, Admittance(supervised, force), dashboard)
 
 
 @app.command()

@@ -217,7 +217,7 @@ def _check_model(head: Head, model: str | None) -> None:
 async def _on_api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
     if error.status == HTTPStatus.INTERNAL_SERVER_ERROR:
-        _log.error("request %s failed", request.state.request_id, exc_info=error)
+        _log.error("request failed", extra={"request_id": request.state.request_id}, exc_info=error)
     return error.response()
 
 
@@ -235,7 +235,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 async def _on_client_gone(request: Request, error: Exception) -> Response:
     """Nobody reads this answer."""
-    _log.info("client of request %s has gone", request.state.request_id)
+    _log.info("client has gone", extra={"request_id": request.state.request_id})
     return Response(status_code=499)
 
 

@@ -85,13 +85,14 @@ class EventStream(Response):
         except ApiError as error:
             await self._fail(error, send, started=started)
         except ClientGone:
-            _log.info("client of request %s has gone", self._task.request.decode.request_id)
+            _log.info("client has gone", extra={"request_id": self._task.request.decode.request_id})
 
     async def _fail(self, error: ApiError, send: Send, *, started: bool) -> None:
         """End a stream that has begun with an error event and without ``[DONE]``."""
         if not started:
             raise error
-        _log.error("request %s failed in its stream", self._task.request.decode.request_id, exc_info=error)
+        fields = {"request_id": self._task.request.decode.request_id}
+        _log.error("request failed in its stream", extra=fields, exc_info=error)
         body = f"data: {json.dumps(error.body)}\n\n".encode()
         # A client that takes nothing would hold the connection for ever.
         with contextlib.suppress(TimeoutError):

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 # ``kakeya_start_time_seconds`` says the same once, instead of one more series for each.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class CounterName(StrEnum):

@@ -29,6 +29,7 @@ _LEAST_TRANSFER_BYTES = 64 * 1024
 """Shorter transfers tell more of the round trip than of the rate."""
 _TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0, silence_seconds=10.0)
 _JOIN_SECONDS = 10.0
+_NOT_TRIED = "not tried yet"
 
 _logger = logging.getLogger(__name__)
 
@@ -123,9 +124,13 @@ class Exchange:
         try:
             known = way.client.exchange(cards.fresh().values(), self._stop)
         except PeerError as error:
+            if way.error in (None, _NOT_TRIED):
+                _logger.warning("peer not reached", extra=way.fields | {"reason": error.message})
             way.error = error.message
             return
         way.rtts.append(self._clock() - began)
+        if way.error is not None:
+            _logger.info("peer reached", extra=way.fields)
         way.error = None
         cards.merge(known)
         self._tell_conflicts(frozenset(cards.conflicts()))
@@ -148,7 +153,12 @@ class _Way:
         self.client = PeerClient(node, self.endpoint, caller.caller, caller.identity.layout, _TIMEOUTS)
         self.rtts: deque[float] = deque(maxlen=_MEASURED)
         self.rates: deque[float] = deque(maxlen=_MEASURED)
-        self.error: str | None = "not tried yet" if self.usable else f"{self.endpoint} is not trusted with clear text"
+        self.error: str | None = _NOT_TRIED if self.usable else f"{self.endpoint} is not trusted with clear text"
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What the log calls it."""
+        return {"peer": self.node, "endpoint": str(self.endpoint)}
 
     def link(self) -> Link:
         rates, rtts = tuple(self.rates), tuple(self.rtts)

@@ -7,6 +7,7 @@ loses its job; the others go on.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterable
@@ -20,6 +21,8 @@ from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.job import Job, OnChange, Subscription, Wish
 from kakeya_ops.wire.bodies import Progress
+
+_logger = logging.getLogger(__name__)
 
 MOST_JOBS = 64
 """Jobs that are running, waiting, or being given up."""
@@ -222,6 +225,7 @@ class JobBook:
             for listener in listeners:
                 listener.end(error)
         self._counters.add(_outcome(error))
+        _log_end(job, error)
         for listener in listeners:
             listener.notify()
 
@@ -229,6 +233,23 @@ class JobBook:
         """Let nobody join `job` any more."""
         if self._shared.get(job.key) is job:
             del self._shared[job.key]
+
+
+def _log_end(job: Job, error: Exception | None) -> None:
+    account, outcome = job.account(), _outcome(error)
+    fields = {
+        "job": account.job,
+        "request_id": job.prompt.request_id,
+        "outcome": outcome.value.removeprefix("jobs_"),
+        "computed_tokens": account.computed_tokens,
+        "pool_tokens": account.pool_tokens,
+        "queue_seconds": round(account.queue_seconds, 6),
+        "compute_seconds": round(account.compute_seconds, 6),
+    }
+    failed = outcome is CounterName.JOBS_FAILED
+    _logger.log(
+        logging.WARNING if failed else logging.INFO, "job ended", extra=fields, exc_info=error if failed else None
+    )
 
 
 def _outcome(error: Exception | None) -> CounterName:

@@ -18,8 +18,9 @@ _CHECK_EVERY_BYTES = 64 * 1024
 class BoundedStderr(logging.StreamHandler):  # type: ignore[type-arg]
     """Logs to standard error, and empties it when it is a file longer than `limit_bytes`; at once if it is already."""
 
-    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = LIMIT_BYTES, formatter: logging.Formatter | None = None) -> None:
         super().__init__(sys.stderr)
+        self.setFormatter(formatter)
         self._limit_bytes = limit_bytes
         self._unchecked_bytes = 0
         self._shorten()
@@ -27,10 +28,15 @@ class BoundedStderr(logging.StreamHandler):  # type: ignore[type-arg]
     def emit(self, record: logging.LogRecord) -> None:
         """Write `record`; see `logging.Handler.emit`."""
         super().emit(record)
-        self._unchecked_bytes += 256 + len(record.getMessage())
         if self._unchecked_bytes >= min(_CHECK_EVERY_BYTES, self._limit_bytes):
             self._unchecked_bytes = 0
             self._shorten()
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format `record`; see `logging.Handler.format`."""
+        text = super().format(record)
+        self._unchecked_bytes += len(text)
+        return text
 
     def _shorten(self) -> None:
         try:
@@ -43,7 +49,9 @@ class BoundedStderr(logging.StreamHandler):  # type: ignore[type-arg]
             os.lseek(descriptor, 0, os.SEEK_SET)  # a file that was not opened for appending would keep its hole
         except (OSError, ValueError):  # closed, or nothing that has a length
             return
-        self.stream.write(f"the log was longer than {self._limit_bytes} bytes and was begun anew\n")
+        words = f"the log was longer than {self._limit_bytes} bytes and was begun anew"
+        notice = {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": words}
+        self.stream.write(self.format(logging.makeLogRecord(notice)) + self.terminator)
 
 
 __all__ = ["LIMIT_BYTES", "BoundedStderr"]

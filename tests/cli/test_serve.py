@@ -57,7 +57,8 @@ class Fleet:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         try:
             assert process.stderr is not None
-            assert "is ready" in process.stderr.readline()
+            while "is ready" not in (line := process.stderr.readline()):
+                assert "error" not in json.loads(line), line
             yield process
         finally:
             process.kill()
@@ -82,7 +83,9 @@ def test_a_worker_starts_answers_and_drains_on_sigterm(fleet: Fleet) -> None:
         body = json.loads(connection.getresponse().read())
         assert (body["status"], body["node"], body["role"]) == ("ok", "w", "worker")
         # The connection idles, and must not hold up the end.
-        assert stop(process, signal.SIGTERM) == (0, "", "")
+        code, out, errors = stop(process, signal.SIGTERM)
+        assert (code, out) == (0, "")
+        assert {json.loads(line)["event"] for line in errors.splitlines()} <= {"peer not reached"}
         connection.close()
 
 
