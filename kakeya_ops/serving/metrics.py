@@ -56,7 +56,7 @@ COUNTERS = tuple(
 )
 
 NODE_INFO = Metric(
-    "kakeya_node_info", "gauge", "Always 1; the labels say who this is.", "", ("node", "role", "version", "instance")
+    "kakeya_node_info", "gauge", "Always 1; the labels say who this is.", "", ("node", "role", "version", "run")
 )
 START_TIME = Metric("kakeya_start_time_seconds", "gauge", "When the process started, in Unix time.", "seconds")
 HEALTHY = Metric("kakeya_healthy", "gauge", "1 while the node can do its work, from the engine's own heartbeat.")

@@ -76,7 +76,7 @@ def test_the_values_are_those_of_the_node(worker: Node) -> None:
     assert value("kakeya_jobs_running") == 0
     assert value("kakeya_process_footprint_bytes") > 2**20
     [info] = found["kakeya_node_info"]
-    assert (info.labels["node"], info.labels["role"], info.labels["instance"]) == ("w", "worker", worker.instance)
+    assert (info.labels["node"], info.labels["role"], info.labels["run"]) == ("w", "worker", worker.instance)
 
 
 def test_what_is_unknown_has_no_sample() -> None:
