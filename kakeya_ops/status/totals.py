@@ -28,7 +28,7 @@ def add_up(nodes: Iterable[NodeStatus], apis: Iterable[ApiAnswer]) -> Totals:
 
 def _add(sums: dict[str, Number], values: object) -> None:
     for name, value in _mapping(values).items():
-        if isinstance(value, int | float):
+        if isinstance(value, int | float) and 0 <= value < 2**63:
             sums[name] = sums.get(name, 0) + value
 
 
