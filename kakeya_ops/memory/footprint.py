@@ -85,9 +85,21 @@ def estimate(shape: ModelShape | None, load: Workload, rule: MlxRule = METAL) ->
     if shape is None or load.role == "cache":
         terms = (_pool(load), Term("process", CACHE_PEER_BYTES, "Python and its libraries, rough", "fixed", False))
         return Footprint(terms, 0, "nothing on the GPU")
-    reckoning = _Reckoning(shape, load, rule)
-    largest_bytes, largest = max(reckoning.buffers())
-    return Footprint(tuple(term for term in reckoning.terms() if term.nbytes), largest_bytes, largest)
+    moments = [_Reckoning(shape, load, rule, chunk, reached) for chunk, reached in _largest_chunks(load, rule)]
+    largest_bytes, largest = max(buffer for moment in moments for buffer in moment.buffers())
+    footprints = (Footprint(moment.terms(), largest_bytes, largest) for moment in moments)
+    return max(footprints, key=lambda footprint: footprint.gpu_bytes)
+
+
+def _largest_chunks(load: Workload, rule: MlxRule) -> list[tuple[int, int]]:
+    """The last whole chunk and the rest after it, each with the tokens that it reaches: one of them is the worst.
+
+    No chunk is taken for so short that another kernel would be chosen for it.
+    """
+    whole, rest = divmod(load.context_tokens, load.step)
+    chunks = [(load.step, whole * load.step)] if whole else []
+    least = min(load.step, rule.vector_tokens + 1)
+    return [*chunks, (max(rest, least), load.context_tokens)] if rest else chunks
 
 
 def _pool(load: Workload) -> Term:
@@ -99,14 +111,19 @@ def _pool(load: Workload) -> Term:
 
 @dataclass(frozen=True)
 class _Reckoning:
-    """One estimate under way."""
+    """One estimate at the moment when a prompt's chunk of `chunk` tokens ends at its token `reached`."""
 
     shape: ModelShape
     load: Workload
     rule: MlxRule
+    chunk: int
+    reached: int
 
     def terms(self) -> tuple[Term, ...]:
-        """Every term, also those that are 0."""
+        """Every term that is not 0."""
+        return tuple(term for term in self._terms() if term.nbytes)
+
+    def _terms(self) -> tuple[Term, ...]:
         shape = self.shape
         dropped = f"; {shape.dropped_bytes} B more in the files are not loaded" if shape.dropped_bytes else ""
         return (
@@ -161,9 +178,9 @@ class _Reckoning:
         ]
         if self.shape.experts is not None:
             block = self.shape.experts
-            nbytes = expert_bytes(block, self._chunk, self.shape.element_bytes)
+            nbytes = expert_bytes(block, self.chunk, self.shape.element_bytes)
             widths = f"(3 × {block.hidden} + 2 × {block.intermediate})"
-            needs.append((nbytes, f"experts: {self._chunk} tokens × top {block.top_k} × {widths} × element"))
+            needs.append((nbytes, f"experts: {self.chunk} tokens × top {block.top_k} × {widths} × element"))
         if self.load.role == "head":
             needs.append((self._joining_bytes(), "a conversation that joins the others, copied into their batch"))
         nbytes, source = max(needs)
@@ -174,13 +191,12 @@ class _Reckoning:
         return [(need.nbytes + beside, need.source) for need in map(self._score_need, self.shape.attention)]
 
     def _score_need(self, attention: AttentionShape) -> ScoreNeed:
-        return score_need(attention, self._chunk, self._keys(attention), self.shape.element_bytes, self.rule)
+        return score_need(attention, self.chunk, self._keys(attention), self.shape.element_bytes, self.rule)
 
     def _keys(self, attention: AttentionShape) -> int:
-        """The most keys that a chunk looks at."""
+        """The keys that the chunk looks at."""
         window = attention.window if attention.window is not None else self._kept
-        tokens = self.load.context_tokens
-        return tokens if window is None else largest_window_rows(tokens, window, self.load.step)
+        return self.reached if window is None else largest_window_rows(self.reached, window, self.chunk)
 
     def _growth_bytes(self) -> int:
         return max((self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers), default=0)
@@ -221,11 +237,6 @@ class _Reckoning:
         return [(self.shape.largest_tensor_bytes, self.shape.largest_tensor or "a tensor"), *scores, *caches]
 
     @property
-    def _chunk(self) -> int:
-        """Tokens of the largest chunk, and never so few that another kernel would be chosen for them."""
-        return min(self.load.step, max(self.load.context_tokens, self.rule.vector_tokens + 1))
-
-    @property
     def _kept(self) -> int | None:
         """Rows that a full layer keeps under the inventory's sink and window; None is all of them."""
         return None if self.load.window is None else self.load.sink + self.load.window
@@ -234,12 +245,13 @@ class _Reckoning:
         return leaf.window if leaf.kind == "window" else self._kept if leaf.kind == "full" else None
 
     def _prefill_rows(self, leaf: LayerCache) -> int:
-        tokens, step, window = self.load.context_tokens, self.load.step, self._window(leaf)
+        step, window = self.load.step, self._window(leaf)
         if window is not None:
-            return largest_window_rows(tokens, window, step)
+            return largest_window_rows(self.reached, window, self.chunk)
+        rows = largest_full_rows(self.reached, step)
         if leaf.kind == "chunked" and leaf.window is not None:
-            return min(largest_full_rows(tokens, step), largest_full_rows(leaf.window + step, step) + GROWTH_ROWS)
-        return largest_full_rows(tokens, step)
+            return min(rows, largest_full_rows(leaf.window + step, step) + GROWTH_ROWS)
+        return rows
 
     def _decode_rows(self, leaf: LayerCache) -> int:
         window = self._window(leaf)
@@ -249,8 +261,8 @@ class _Reckoning:
         return rows if window is None else min(rows, window)
 
     def _assembly_rows(self, leaf: LayerCache) -> int:
-        window = self._window(leaf)
-        return self._prefill_rows(leaf) if window is None else min(self.load.context_tokens, window)
+        window, tokens = self._window(leaf), self.load.context_tokens
+        return largest_full_rows(tokens, self.load.step) if window is None else min(tokens, window)
 
     def _leaf_bytes(self, leaf: LayerCache, rows: int) -> int:
         return leaf.state_bytes if leaf.kind == "state" else rows * leaf.row_bytes
