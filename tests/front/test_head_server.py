@@ -14,13 +14,15 @@ import pytest
 import yaml
 
 import kakeya_ops
+from front.towns import Town
 from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import EnvironmentFault, InputError, ModelDirectoryError, SignatureRejected
-from kakeya_ops.front.head_server import _api_settings, serve_head
+from kakeya_ops.front.head_server import _api_settings, keeping_receipts, receipts_path, serve_head
 from kakeya_ops.inventory import load_inventory
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.secret import write_fleet_key
 from kakeya_ops.serving.node import Node, NodeSettings
+from kakeya_ops.serving.receipt_file import read_receipts
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import body_digest, new_nonce, sign_directive
 from serving.running import KEY, simple_identity
@@ -128,6 +130,27 @@ def test_an_unsigned_fleet_takes_no_directives(document: dict[str, Any], tmp_pat
     settings = settings_of(document, tmp_path)
     assert settings.verify_directive is None
     assert (settings.keys, settings.default_tenant) == (None, "t")
+
+
+def test_receipts_lie_beside_the_key_and_nowhere_without_one(document: dict[str, Any], tmp_path: Path) -> None:
+    inventory = load_inventory(write(document, tmp_path))
+    assert receipts_path(inventory, "head") == tmp_path / "fleet.key.head.receipts.jsonl"
+    document["fleet"]["key_file"] = None
+    assert receipts_path(load_inventory(write(document, tmp_path)), "head") is None
+
+
+def test_receipts_of_an_earlier_process_are_known_to_the_next(town: Town, tmp_path: Path) -> None:
+    head, path = town.service, tmp_path / "receipts"
+    with keeping_receipts(head, path):
+        request_id = town.complete("kept").headers["X-Request-Id"]
+    receipt = head.ledger.receipts.get(request_id)
+    assert receipt is not None
+    assert [kept.digest for kept in read_receipts(path)] == [receipt.digest]
+    with keeping_receipts(head, path):
+        assert head.ledger.receipts.get(request_id) == receipt
+    with keeping_receipts(head, None):
+        town.complete("not kept")
+    assert [kept.digest for kept in read_receipts(path)] == [receipt.digest]
 
 
 DYING = """

@@ -36,6 +36,7 @@ class Town:
     """The head's node, what it shows, and a client of each tenant."""
 
     node: Node
+    service: HeadService
     observatory: Observatory
     http: httpx.Client
     another: httpx.Client
@@ -70,7 +71,7 @@ def open_town(model: Path) -> Iterator[Town]:
                 client(port, 0) as http,
                 client(port, 1) as another,
             ):
-                yield Town(node, observatory, http, another)
+                yield Town(node, head, observatory, http, another)
         finally:
             exchange.stop()
             head.close()
