@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.standard_input import stop_when_input_ends
 from kakeya_ops.inventory import find_inventory, load_inventory
 from kakeya_ops.serving.logs import set_up_logs
 from kakeya_ops.views.printer import Printer
@@ -36,9 +37,16 @@ ForceOption = Annotated[
 
 
 @app.callback()
-def serve(ctx: typer.Context) -> None:
+def serve(
+    ctx: typer.Context,
+    stop_at_eof: Annotated[
+        bool, typer.Option("--stop-at-eof", help="Stop also when standard input ends, as a pipe from a parent does.")
+    ] = False,
+) -> None:
     """Run one node of the fleet in this process, until SIGTERM or Ctrl-C."""
     set_up_logs(app_context(ctx).verbose)
+    if stop_at_eof:
+        stop_when_input_ends()
 
 
 @app.command()

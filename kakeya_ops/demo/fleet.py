@@ -148,7 +148,10 @@ def write_fleet(directory: Path, model: Path, api_port: int | None = None) -> Fl
 
 
 class Child:
-    """One node as a process in a process group of its own, its output in a log file."""
+    """One node as a process in a process group of its own, its output in a log file.
+
+    Its standard input is a pipe from here, on which nothing is sent: it ends when this process does, however that is.
+    """
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -159,7 +162,7 @@ class Child:
                     command,
                     # The children run the code that this process runs, wherever it was started.
                     cwd=Path(kakeya_ops.__file__).parents[1],
-                    stdin=subprocess.DEVNULL,
+                    stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
@@ -178,6 +181,8 @@ class Child:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
+        if self._process.stdin:
+            self._process.stdin.close()
         return True
 
     def last_words(self) -> str:
@@ -232,7 +237,7 @@ class DemoFleet:
 
     def _start(self, role: str, name: str) -> Child:
         command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.plan.inventory)]
-        return Child(name, [*command, "serve", role, name], self.plan.directory / f"{name}.log")
+        return Child(name, [*command, "serve", "--stop-at-eof", role, name], self.plan.directory / f"{name}.log")
 
     def stop(self) -> None:
         """End every process: SIGTERM first, SIGKILL for what is left after a grace."""

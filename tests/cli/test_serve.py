@@ -54,7 +54,9 @@ class Fleet:
     @contextmanager
     def serving(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.path), "serve", *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         try:
             assert process.stderr is not None
             while "is ready" not in (line := process.stderr.readline()):
@@ -103,6 +105,13 @@ def test_a_cache_keeps_what_its_document_describes_and_ends_on_ctrl_c(fleet: Fle
         code, out, errors = stop(process, signal.SIGINT)
     assert (code, out) == (130, "")
     assert "Traceback" not in errors
+
+
+def test_a_node_ends_with_its_parents_end_of_the_pipe(fleet: Fleet) -> None:
+    write_identity(Path(f"{fleet.key_file}.identity.json"), simple_identity())
+    with fleet.serving("--stop-at-eof", "cache", "c") as process:
+        process.communicate(timeout=30)  # which closes the pipe
+        assert process.returncode == 0
 
 
 def test_a_cache_imports_no_mlx(fleet: Fleet) -> None:

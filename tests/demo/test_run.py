@@ -146,6 +146,15 @@ def test_a_child_that_is_killed_is_named(tmp_path: Path) -> None:
     assert "error: " in running.messages
 
 
+def test_a_demo_that_is_killed_takes_its_children_with_it(tmp_path: Path) -> None:
+    running = Demo(tmp_path)
+    running.wait_for(lambda: len(running.children()) == 2)
+    children = running.children()
+    running.process.kill()
+    running.process.communicate(timeout=PATIENCE_SECONDS)
+    assert psutil.wait_procs(children, PATIENCE_SECONDS)[1] == []
+
+
 def test_a_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
