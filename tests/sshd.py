@@ -127,6 +127,16 @@ class SshServer:
                 continue
         psutil.wait_procs(children, _DEADLINE_SECONDS)
 
+    def limit_files(self, most_bytes: int | None) -> None:
+        """From now on no file that open SFTP sessions write can become longer (None: as long as it likes)."""
+        import resource
+
+        assert self._process is not None
+        soft = resource.RLIM_INFINITY if most_bytes is None else most_bytes
+        for child in psutil.Process(self._process.pid).children(recursive=True):
+            if child.name() == "sftp-server":
+                child.rlimit(resource.RLIMIT_FSIZE, (soft, resource.RLIM_INFINITY))
+
     @property
     def log(self) -> str:
         """What it said so far."""
