@@ -198,7 +198,7 @@ def test_a_first_deploy_that_fails_leaves_nothing(
     tmp_path: Path, tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "operator"))
-    with machine(tmp_path, "bare", home_on_volume=True) as bare:
+    with machine(tmp_path, NAME, home_on_volume=True) as bare:
         fleet = Fleet(tmp_path, tiny_llama, {NAME: bare}, {NAME: "cache", "head": "head"})
         places, mac = fleet.places(NAME), bare.mac
         result = fleet.deploy(NAME, timing=IMPATIENT)[NAME]
