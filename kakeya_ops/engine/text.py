@@ -62,13 +62,13 @@ class Segment:
 class TextDoor:
     """The tokenizer of one model. Safe to use from any thread."""
 
-    def __init__(self, tokenizer: Any, *, most_characters: int = 4_000_000) -> None:
-        """`tokenizer` is mlx-lm's wrapper; longer texts than `most_characters` are not tokenized."""
+    def __init__(self, tokenizer: Any) -> None:
+        """`tokenizer` is mlx-lm's wrapper."""
         self.has_chat_template: bool = tokenizer.has_chat_template
         self.has_tools: bool = tokenizer.has_tool_calling
         self.eos_token_ids: frozenset[int] = frozenset(tokenizer.eos_token_ids)
         self._tokenizer = tokenizer
-        self._most_characters = most_characters
+        self.longest_token_characters: int = max(map(len, tokenizer.get_vocab()))
         self._pieces = _find_pieces(tokenizer)
         self._trims = getattr(tokenizer.detokenizer, "trim_space", False)
         self._with_tools = _make_states(tokenizer)
@@ -76,20 +76,22 @@ class TextDoor:
         # The Rust tokenizer refuses a second borrower ("Already borrowed") instead of waiting for the first.
         self._lock = threading.Lock()
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a raw prompt, with the tokenizer's own first token. Raises `InputError` if it is too long."""
-        if len(text) > self._most_characters:
-            raise InputError(f"the prompt has {len(text)} characters, the most is {self._most_characters}")
+    def encode(self, text: str, *, rendered: bool = False) -> list[int]:
+        """The tokens of a raw prompt, with the tokenizer's own first token, or those of a `rendered` chat without.
+
+        It takes about a second for a million characters, during which other callers wait for it: the caller bounds
+        them. No text is tokenized to fewer than its characters divided by `longest_token_characters`.
+        """
         with self._lock:
-            return list(self._tokenizer.encode(text))
+            return list(self._tokenizer.encode(text, add_special_tokens=not rendered))
 
     def render_chat(
         self,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         template_kwargs: Mapping[str, Any] | None = None,
-    ) -> list[int]:
-        """The tokens of a conversation up to where the assistant's next turn begins.
+    ) -> str:
+        """The text of a conversation up to where the assistant's next turn begins.
 
         `messages` have text as content and objects as arguments of tool calls. Raises `InputError` naming `messages`
         when the template refuses them.
@@ -97,16 +99,17 @@ class TextDoor:
         if not self.has_chat_template:
             raise InputError("messages: this model has no chat template", hint="use /v1/completions")
         try:
-            with self._lock:
-                tokens = self._tokenizer.apply_chat_template(
+            return str(
+                self._tokenizer.apply_chat_template(
                     [dict(message) for message in messages],
                     tools=[dict(tool) for tool in tools] if tools else None,
                     add_generation_prompt=True,
+                    tokenize=False,
                     **(template_kwargs or {}),
                 )
+            )
         except _REFUSALS as error:
             raise InputError(f"messages: the model's chat template refuses them: {error}") from error
-        return list(tokens)
 
     def decode(self, tokens: Iterable[int]) -> str:
         """The text of `tokens`, special tokens included; what is not UTF-8 becomes U+FFFD."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import ParamSpec, TypeVar
 from uuid import uuid4
 
 from starlette.applications import Starlette
@@ -31,7 +30,7 @@ from kakeya_ops.openai_api.prompts import Prepare, Prepared, prepare_chat, prepa
 from kakeya_ops.openai_api.requests import ChatBody, CompletionParameters, TextBody, parse_body
 from kakeya_ops.openai_api.responses import ChatShape, Heading, TextShape, describe_model, describe_usage
 from kakeya_ops.openai_api.settings import ApiSettings, authorize
-from kakeya_ops.openai_api.streams import EventStream, Task, prefix_headers, timed_out
+from kakeya_ops.openai_api.streams import EventStream, Task, prefix_headers, stopping, timed_out
 from kakeya_ops.serving.contract import GenerateRequest, Head, PrefixReady
 from kakeya_ops.wire.signing import DIRECTIVE_HEADER, Directive
 
@@ -96,14 +95,6 @@ class RequestIds:
 
 
 _SHORT_BYTES = 4096
-"""Up to here a body is read and tokenized sooner than a thread is found for it; the largest take seconds."""
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-async def _run_here(function: Callable[_P, _R], *arguments: _P.args, **options: _P.kwargs) -> _R:
-    return function(*arguments, **options)
 
 
 @dataclass(frozen=True)
@@ -126,11 +117,18 @@ class _Completions:
     async def answer(self, request: Request) -> Response:
         tenant = authorize(request, self._settings)
         content = await read_json_body(request, self._settings.limits)
-        run = _run_here if len(content) <= _SHORT_BYTES else run_in_threadpool
-        body = await run(parse_body, self._kind.body, content)
+        # A short body is read sooner than a thread is found for it; the largest take seconds.
+        short = len(content) <= _SHORT_BYTES
+        body = (
+            parse_body(self._kind.body, content)
+            if short
+            else await run_in_threadpool(parse_body, self._kind.body, content)
+        )
         _check_model(self._head, body.model)
         directive = self._read_directive(request, content)
-        prepared = await run(self._kind.prepare, body, self._head, self._settings.limits.default_max_tokens)
+        prepared = await run_in_threadpool(
+            self._kind.prepare, body, self._head, self._settings.limits.default_max_tokens
+        )
         request_id = str(request.state.request_id)
         decode = DecodeRequest(request_id, prepared.tokens, prepared.max_tokens, body.sampling())
         task = self._make_task(GenerateRequest(decode, tenant, directive), body, prepared)
@@ -176,6 +174,8 @@ async def _answer_whole(task: Task, receive: Receive) -> Response:
                     deltas.append(task.transcript.take(event))
                 elif isinstance(event, PrefixReady):
                     ready = event
+    except asyncio.CancelledError:
+        raise stopping() from None
     except TimeoutError:
         raise timed_out(task.limits) from None
     cached_tokens = ready.cached_tokens if ready else 0

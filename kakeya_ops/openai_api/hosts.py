@@ -23,8 +23,8 @@ class LoopbackHosts:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse it."""
-        host = Headers(scope=scope).get("host") if scope["type"] == "http" else None
-        if host is None or is_loopback_host(host):
+        hosts = Headers(scope=scope).getlist("host") if scope["type"] == "http" else []
+        if all(map(is_loopback_host, hosts)):
             await self._app(scope, receive, send)
             return
         message = "without API keys this server answers to localhost and loopback addresses alone"

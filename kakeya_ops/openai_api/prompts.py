@@ -34,9 +34,11 @@ def prepare_chat(body: ChatBody, head: Head, default_max_tokens: int) -> Prepare
         raise invalid("tools", "'tools': this model knows no tool calls", "unsupported_parameter")
     messages = [message.for_template() for message in body.messages]
     try:
-        tokens = head.text.render_chat(messages, tools, body.template_arguments)
+        text = head.text.render_chat(messages, tools, body.template_arguments)
     except InputError as error:
         raise invalid("messages", error.message) from error
+    _check_length(text, "messages", head)
+    tokens = head.text.encode(text, rendered=True)
     max_tokens = _fit(tokens, "messages", body, head.context_tokens, default_max_tokens)
     return Prepared(tuple(tokens), max_tokens, head.text.open_stream(body.stop, tools, tokens))
 
@@ -51,14 +53,20 @@ def prepare_text(body: TextBody, head: Head, default_max_tokens: int) -> Prepare
 
 def _read_prompt(prompt: str | tuple[int, ...], head: Head) -> list[int]:
     if isinstance(prompt, str):
-        try:
-            return head.text.encode(prompt)
-        except InputError as error:
-            raise _too_long("prompt", error.message) from error
+        _check_length(prompt, "prompt", head)
+        return head.text.encode(prompt)
     strange = next((token for token in prompt if not 0 <= token < head.vocabulary_size), None)
     if strange is not None:
         raise invalid("prompt", f"'prompt': token ids are 0 to {head.vocabulary_size - 1}")
     return list(prompt)
+
+
+def _check_length(text: str, param: str, head: Head) -> None:
+    """Refuse before it is tokenized, which takes its time, what cannot fit however it is tokenized."""
+    if len(text) > head.context_tokens * head.text.longest_token_characters:
+        raise _too_long(
+            param, f"{len(text)} characters are more than the model's context of {head.context_tokens} holds"
+        )
 
 
 def _check_vocabulary(body: CompletionParameters, head: Head) -> None:

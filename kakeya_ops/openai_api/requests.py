@@ -13,21 +13,19 @@ from kakeya_ops.engine.text import RESERVED_TEMPLATE_ARGUMENTS
 from kakeya_ops.openai_api.errors import ApiError, invalid
 from kakeya_ops.openai_api.messages import Message, Strict, Tool, unsupported
 
-IGNORED_PARAMETERS = frozenset(
-    {
-        "metadata",
-        "parallel_tool_calls",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "user",
-        "verbosity",
-    }
-)
-"""Parameters that real clients send and that change nothing here. Any other unknown one is refused by name."""
+IGNORED_PARAMETERS: Mapping[str, type] = {
+    "metadata": dict,
+    "parallel_tool_calls": bool,
+    "prompt_cache_key": str,
+    "prompt_cache_options": dict,
+    "prompt_cache_retention": str,
+    "safety_identifier": str,
+    "service_tier": str,
+    "store": bool,
+    "user": str,
+    "verbosity": str,
+}
+"""Parameters that real clients send and that change nothing here, with their types. Any other is refused by name."""
 
 _MOST_STOP_STRINGS = 4
 _LONGEST_STOP_STRING = 1000
@@ -248,10 +246,18 @@ def parse_body(kind: type[Body], content: bytes) -> Body:
         raise invalid(None, f"the body is not JSON: {error}", "invalid_json") from None
     if not isinstance(data, dict):
         raise invalid(None, "the body must be a JSON object", "invalid_json")
+    _check_ignored(data)
     try:
         return kind.model_validate({key: value for key, value in data.items() if key not in IGNORED_PARAMETERS})
     except ValidationError as error:
         raise _describe(error.errors(include_url=False, include_input=False), data, tuple(kind.model_fields)) from None
+
+
+def _check_ignored(data: Mapping[str, Any]) -> None:
+    words = {bool: "true or false", dict: "an object", str: "a string"}
+    for name, kind in IGNORED_PARAMETERS.items():
+        if data.get(name) is not None and not isinstance(data[name], kind):
+            raise invalid(name, f"{name!r}: must be {words[kind]}")
 
 
 def _describe(faults: list[ErrorDetails], data: Mapping[str, Any], order: tuple[str, ...]) -> ApiError:

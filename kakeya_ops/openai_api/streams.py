@@ -43,6 +43,11 @@ def prefix_headers(ready: PrefixReady | None) -> dict[str, str]:
     return headers | ({"X-Kakeya-Forgotten-Tokens": str(ready.forgotten_tokens)} if ready.forgotten_tokens else {})
 
 
+def stopping() -> ApiError:
+    """The fault of a request that was not through when the server had to end."""
+    return ApiError(503, "the server stops", code="server_stopping")
+
+
 def timed_out(limits: ApiLimits) -> ApiError:
     """The fault of a request that took too long as a whole."""
     return ApiError(504, f"the answer took longer than {limits.request_seconds:g} s", code="request_timeout")
@@ -80,6 +85,8 @@ class EventStream(Response):
                 async for piece in self._pieces(generation, ready):
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except asyncio.CancelledError:
+            await self._fail(stopping(), send, started=started)
         except TimeoutError:
             await self._fail(timed_out(self._task.limits), send, started=started)
         except ApiError as error:
@@ -92,7 +99,7 @@ class EventStream(Response):
         if not started:
             raise error
         fields = {"request_id": self._task.request.decode.request_id}
-        _log.error("request failed in its stream", extra=fields, exc_info=error)
+        _log.error("request failed in its stream", extra=fields | {"reason": error.code}, exc_info=error.__cause__)
         body = f"data: {json.dumps(error.body)}\n\n".encode()
         # A client that takes nothing would hold the connection for ever.
         with contextlib.suppress(TimeoutError):
@@ -153,4 +160,4 @@ def _late_receipt(ready: PrefixReady | None) -> bytes:
     return comments.encode()
 
 
-__all__ = ["EventStream", "Task", "prefix_headers", "timed_out"]
+__all__ = ["EventStream", "Task", "prefix_headers", "stopping", "timed_out"]

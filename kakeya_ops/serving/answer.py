@@ -84,7 +84,7 @@ class Answer:
         self._make_receipt = None
         self.seconds["first_token"] = self.elapsed()
         receipt = make_receipt(dict(self.seconds))
-        self._on_event(PrefixReady(receipt.cached_tokens, receipt.digest, receipt.forgotten_tokens))
+        self._on_event(PrefixReady(receipt.reused_tokens, receipt.digest, receipt.forgotten_tokens))
 
     def end(self) -> None:
         """Give the place back; once."""

@@ -24,7 +24,7 @@ class GenerateRequest:
 class PrefixReady:
     """The prompt's prefix is in the cache. Comes once, before the first token.
 
-    `cached_tokens` were not computed for this request by the head; `receipt_digest` names the signed receipt;
+    `cached_tokens` were computed by no node for this request; `receipt_digest` names the signed receipt;
     `forgotten_tokens` are those that the inventory's window has dropped (0 without a window).
     """
 

@@ -60,12 +60,12 @@ class Ledger:
 
     def _count_tokens(self, receipt: Receipt) -> None:
         """Count each prompt token once: as computed here, as computed by a worker, or as reused."""
-        counters, computed_elsewhere = self._node.counters, 0
+        counters = self._node.counters
         if remote := receipt.remote:
-            computed_elsewhere = min(remote.computed_tokens, receipt.cached_tokens)
+            computed_elsewhere = receipt.cached_tokens - receipt.reused_tokens
             counters.add(CounterName.TOKENS_COMPUTED_REMOTE, computed_elsewhere, worker=remote.node)
         counters.add(CounterName.TOKENS_COMPUTED_LOCAL, receipt.local_computed_tokens)
-        counters.add(CounterName.TOKENS_REUSED, receipt.cached_tokens - computed_elsewhere)
+        counters.add(CounterName.TOKENS_REUSED, receipt.reused_tokens)
         if receipt.local_pool_tokens:
             counters.add(CounterName.LOCAL_HITS)
 

@@ -115,6 +115,11 @@ class Receipt:
         return replace(self, mac=sign_document(key, PURPOSE, self.to_json()))
 
     @property
+    def reused_tokens(self) -> int:
+        """Tokens of the prompt that no node had to compute for it."""
+        return self.cached_tokens - min(self.remote.computed_tokens if self.remote else 0, self.cached_tokens)
+
+    @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON with the MAC, in hexadecimal."""
         text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))

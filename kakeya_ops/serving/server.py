@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kakeya_ops.errors import EnvironmentFault, KakeyaError
 from kakeya_ops.serving.http_protocol import BoundedProtocol
@@ -30,6 +31,8 @@ _MESSAGE_BYTES = 64 * 1024
 """Of a message that comes over a websocket."""
 
 OnReady = Callable[[], None]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -152,12 +155,26 @@ class Server:
         self.stop()
 
 
+class _Interruptible:
+    """An app whose requests may be cut off when the process ends; uvicorn would take that for a failure of the app."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        try:
+            await self._app(scope, receive, send)
+        except asyncio.CancelledError:
+            _logger.warning("%s %s was cut off, since the server stops", scope.get("method", "?"), scope["path"])
+
+
 class _Uvicorn(uvicorn.Server):
     """Uvicorn without signal handlers and log files of its own."""
 
     def __init__(self, site: Site, drain_seconds: int) -> None:
         config = uvicorn.Config(
-            site.app,
+            _Interruptible(site.app),
             http=BoundedProtocol,
             ws="websockets-sansio" if site.websockets else "none",
             ws_max_size=_MESSAGE_BYTES,

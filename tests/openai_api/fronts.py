@@ -129,10 +129,10 @@ def serve_front(engine: Engine, settings: ApiSettings, *more_routes: Any, key: s
 
 
 @contextmanager
-def serve_app(app: ASGIApp) -> Iterator[int]:
+def serve_app(app: ASGIApp, *, drain_seconds: int = 5) -> Iterator[int]:
     """The port on which `app` is served meanwhile."""
     listener = bind("127.0.0.1", 0)
-    server = Server([Site("api", app, [listener])], drain_seconds=5)
+    server = Server([Site("api", app, [listener])], drain_seconds=drain_seconds)
     ready = threading.Event()
     thread = threading.Thread(target=server.run, args=(ready.set,))
     thread.start()

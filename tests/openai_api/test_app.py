@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -300,3 +301,24 @@ def test_no_body_is_ever_a_server_error(front: Front, odd: dict[str, Any], chat:
     assert answer.status_code in (200, 400, 404)
     if answer.status_code != 200:
         assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_nobody_waits_for_a_long_prompt_to_be_tokenized_but_those_who_tokenize(front: Front) -> None:
+    """The tokenizer serves one at a time; the event loop must not be among those who queue for it."""
+    with ThreadPoolExecutor(1) as client:
+        with front.head.text._lock:
+            short = client.submit(front.complete, max_tokens=1)
+            with pytest.raises(TimeoutError):
+                short.result(0.2)
+            assert front.http.get("/healthz", timeout=5).status_code == 200
+        assert short.result(20).usage.completion_tokens == 1
+
+
+def test_a_text_that_cannot_fit_is_not_tokenized(front: Front) -> None:
+    with front.head.text._lock:
+        for path, prompt in (
+            ("/v1/completions", {"prompt": "x" * 500_000}),
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 500_000}]}),
+        ):
+            answer = front.http.post(path, json={"model": MODEL, **prompt}, timeout=10)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -119,6 +119,13 @@ IGNORED = {
     "messages-beyond-context": chat(
         code="context_length_exceeded", messages=[{"role": "user", "content": "x" * 20_000}]
     ),
+    "prompt-beyond-any-tokenization": text(code="context_length_exceeded", prompt="x" * 500_000),
+    "messages-beyond-any-tokenization": chat(
+        code="context_length_exceeded", messages=[{"role": "user", "content": "x" * 500_000}]
+    ),
+    "parallel_tool_calls-string": chat(parallel_tool_calls="x"),
+    "metadata-number": chat(metadata=1),
+    "user-number": text(user=1),
     "temperature-negative": text(temperature=-1),
     "temperature-hot": text(temperature=3),
     "temperature-string": text(temperature="hot"),

@@ -3,15 +3,18 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import openai
 import pytest
 
+from kakeya_ops.engine.engine import Engine
+from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.settings import ApiLimits, ApiSettings
 from kakeya_ops.openai_api.streams import prefix_headers, timed_out
 from kakeya_ops.serving.contract import PrefixReady
-from openai_api.fronts import Front, Serve
+from openai_api.fronts import Front, LocalHead, Serve, serve_app
 
 BODY = {"prompt": "Once", "max_tokens": 3, "stream": True}
 
@@ -109,3 +112,21 @@ def test_headers_need_a_prefix() -> None:
 
 def test_a_timeout_names_the_limit() -> None:
     assert timed_out(ApiLimits(request_seconds=2.5)).message == "the answer took longer than 2.5 s"
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
+def test_an_answer_that_the_end_of_the_server_cuts_off_says_so(
+    engine: Engine, stream: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = LocalHead(engine)
+    body = BODY | {"max_tokens": 8000, "stream": stream}
+    with ThreadPoolExecutor(1) as client, serve_app(make_openai_app(head, ApiSettings()), drain_seconds=1) as port:
+        url = f"http://127.0.0.1:{port}/v1/completions"
+        answered = client.submit(httpx.post, url, json=body, timeout=30)
+        assert head.decoding.wait(20)
+    answer = answered.result(20)
+    assert answer.status_code == (200 if stream else 503)
+    last = answer.text.splitlines()[-2].removeprefix("data: ") if stream else answer.text
+    assert json.loads(last)["error"]["code"] == "server_stopping"
+    assert head.cancelled.is_set()
+    assert not [record for record in caplog.records if record.exc_info and "cut off" not in record.message]

@@ -43,7 +43,7 @@ def test_the_receipt_comes_once_and_before_the_first_token() -> None:
     kept.answer.expect(kept.receipt)
     for event in (PrefillEvent(1, 2), TokenEvent(5), TokenEvent(6, "stop")):
         kept.answer.emit(event)
-    ready = PrefixReady(RECEIPT.cached_tokens, RECEIPT.digest, RECEIPT.forgotten_tokens)
+    ready = PrefixReady(RECEIPT.reused_tokens, RECEIPT.digest, RECEIPT.forgotten_tokens)
     assert kept.events == [PrefillEvent(1, 2), ready, TokenEvent(5), TokenEvent(6, "stop")]
     assert kept.times[0]["first_token"] >= 0
     assert kept.ends == 1

@@ -152,7 +152,7 @@ def test_the_prefix_is_announced_before_the_first_token(town: Town) -> None:
     asked = town.ask(2, "remote")
     receipt = asked.receipt()
     events = [event for event in asked.listener.events if not hasattr(event, "done")]
-    assert events[0] == PrefixReady(receipt.cached_tokens, receipt.digest, 0)  # type: ignore[comparison-overlap]
+    assert events[0] == PrefixReady(receipt.reused_tokens, receipt.digest, 0)  # type: ignore[comparison-overlap]
     assert len(events) == 7
 
 
