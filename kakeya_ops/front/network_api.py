@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from kakeya_ops.front.events import EventFeed, TooManyListeners
 from kakeya_ops.front.observatory import Observatory
+from kakeya_ops.front.openapi import openapi_route
 from kakeya_ops.openai_api.errors import ApiError
 from kakeya_ops.openai_api.settings import ApiSettings, authorize
 from kakeya_ops.serving.counters import CONTENT_TYPE
@@ -27,6 +28,7 @@ def network_routes(observatory: Observatory, settings: ApiSettings) -> list[Rout
         Route("/v1/network/events", api.events, methods=["GET"]),
         Route("/v1/network/receipts/{request_id}", api.receipt, methods=["GET"]),
         Route("/metrics", api.metrics, methods=["GET"]),
+        openapi_route(),
     ]
 
 

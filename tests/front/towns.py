@@ -52,7 +52,7 @@ class Town:
 
 
 @contextmanager
-def open_town(model: Path) -> Iterator[Town]:
+def open_town(model: Path, context_tokens: int | None = None) -> Iterator[Town]:
     """A town for as long as the block runs."""
     engine = Engine.load(model, SETTINGS)
     node = Node(NodeSettings(NodeId("head"), "head", TENANT, (KEY,)), BlockPool(2**22), engine.identity, engine)
@@ -62,7 +62,7 @@ def open_town(model: Path) -> Iterator[Town]:
         exchange.start()
         fleet = Fleet(node, exchange, engine.runtime, {"head": "head", "store": "cache"})
         assert exchange.wait_until(lambda: fleet.known()[0].usable, DEADLINE_SECONDS)
-        head = HeadService(node, engine, fleet, HeadSettings("tiny"))
+        head = HeadService(node, engine, fleet, HeadSettings("tiny", context_tokens))
         settings = ApiSettings(keys=ApiKeys(KEYS), default_tenant="nobody")
         try:
             with (
