@@ -18,6 +18,8 @@ from types import TracebackType
 import pyte
 
 DEADLINE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+"""A screen to which nothing was written for so long is drawn to its end."""
 
 
 class Terminal:
@@ -80,15 +82,15 @@ class Terminal:
             return "\n".join(line.rstrip() for line in self._screen.display)
 
     def wait_for(self, condition: Callable[[str], bool], seconds: float = DEADLINE_SECONDS) -> str:
-        """Wait until `condition` holds of the screen's text; that text."""
+        """Wait until `condition` holds of the text of a screen that is drawn to its end; that text."""
         deadline = time.monotonic() + seconds
         while True:
+            with self._changed:
+                drawn = not self._changed.wait(_PAUSE_SECONDS)
             text = self.text
-            if condition(text):
+            if drawn and condition(text):
                 return text
             assert time.monotonic() < deadline, f"not within {seconds} s; the screen shows:\n{text}"
-            with self._changed:
-                self._changed.wait(0.2)
 
     def press(self, keys: bytes) -> None:
         """Type."""

@@ -11,6 +11,7 @@ from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import AuthenticationFailed
 from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.remote.runner import Runner
+from kakeya_ops.secret import Secret
 from kakeya_ops.serving.node import Node
 from kakeya_ops.status.collector import Collector, Sources
 from kakeya_ops.status.value import FleetStatus
@@ -107,3 +108,10 @@ def test_a_fleet_on_loopback_without_ssh_is_not_asked_over_ssh() -> None:
     sources = Sources(KEY, open_runner=fail)
     with Served(make_cache("a")) as a, Collector(cache_inventory({"a": a.port}), sources) as collector:
         assert collector.first_status().node("a").service.state == "not asked"
+
+
+def test_an_api_key_is_sent_where_there_is_one_and_shown_to_nobody() -> None:
+    sources = Sources(KEY, Secret(b"open sesame"))
+    assert sources.api_headers == {"Authorization": "Bearer open sesame"}
+    assert Sources(KEY).api_headers == {}
+    assert "sesame" not in repr(sources)

@@ -10,6 +10,8 @@ from kakeya_ops.status.value import Memory, NodeStatus
 from kakeya_ops.views.status_columns import GAP, choose_columns, columns, render_age, sparkline
 from status.samples import answering, card, judged, silent, whole
 
+EVERY = columns(judged(whole()).nodes)
+
 
 def cell(heading: str, node: str = "allens", **changes: object) -> str:
     found = judged(whole(**changes)).node(node)  # type: ignore[arg-type]
@@ -18,16 +20,14 @@ def cell(heading: str, node: str = "allens", **changes: object) -> str:
 
 @given(st.integers(1, 400))
 def test_as_many_columns_are_chosen_as_fit(width: int) -> None:
-    every = columns(judged(whole()).nodes)
-    count = choose_columns(every, width)
-    taken = sum(column.width + GAP for column in every[:count]) - GAP
+    count = choose_columns(EVERY, width)
+    taken = sum(column.width + GAP for column in EVERY[:count]) - GAP
     assert taken <= width or count == 1
-    assert count == len(every) or taken + GAP + every[count].width > width
+    assert count == len(EVERY) or taken + GAP + EVERY[count].width > width
 
 
 def test_eighty_columns_hold_what_matters_most() -> None:
-    every = columns(judged(whole()).nodes)
-    chosen = [column.heading for column in every[: choose_columns(every, 80)]]
+    chosen = [column.heading for column in EVERY[: choose_columns(EVERY, 80)]]
     assert chosen == ["node", "role", "serves", "health", "identity", "queue", "jobs", "tokens/s"]
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from kakeya_ops.status import FleetStatus
+from kakeya_ops.views.printer import Printer
+from kakeya_ops.views.status_watch import watch
+from status.samples import judged, whole
 from terminal import Terminal
 
 TESTS = Path(__file__).parents[1]
@@ -110,25 +114,21 @@ def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(gone: Path) -> None:
         assert terminal.wait_for_end() == 0
 
 
-def test_a_terminal_that_can_do_nothing_gets_blocks_of_text(gone: Path) -> None:
-    with watching(gone, TERM="dumb") as terminal:
-        terminal.wait_for(lambda text: "2 of 2 hosts serve" in text and "remote_jobs" in text)
-        terminal.press(b"\x03")
-        assert terminal.wait_for_end() == 0
-        assert b"\x1b" not in terminal.raw
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("environment", [{}, {"TERM": "dumb", "FORCE_COLOR": "1"}])
+def test_no_terminal_or_one_that_can_do_nothing_gets_blocks_of_text(
+    number: signal.Signals, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    before = signal.getsignal(number)
 
+    def take() -> FleetStatus:
+        os.kill(os.getpid(), number)
+        return judged(whole())
 
-def test_no_terminal_gets_blocks_of_text_until_whoever_reads_has_enough(gone: Path) -> None:
-    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
-    environment = os.environ | {"PYTHONPATH": paths}
-    with subprocess.Popen(command(gone), stdout=subprocess.PIPE, env=environment, text=True) as process:
-        assert process.stdout is not None
-        lines = []
-        while not lines or "evictions" not in lines[-1]:
-            lines.append(process.stdout.readline())
-        process.send_signal(signal.SIGTERM)
-        rest = process.stdout.read()
-    text = "".join(lines)
-    assert "2 of 2 hosts serve" in text
-    assert "\x1b" not in text
-    assert "ended by SIGTERM" in rest
+    out = io.StringIO()
+    assert watch(Printer(stdout=out, color=False), take) is number
+    assert out.getvalue().count("2 of 2 hosts serve") == 1
+    assert "\x1b[?1049h" not in out.getvalue()
+    assert signal.getsignal(number) == before
