@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,7 +39,8 @@ class Generation:
         loop = asyncio.get_running_loop()
 
         def on_event(event: HeadEvent) -> None:
-            loop.call_soon_threadsafe(self._events.put_nowait, event)
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it whoever could be told
+                loop.call_soon_threadsafe(self._events.put_nowait, event)
 
         self._ticket = self._head.submit(self._request, on_event)
         self._watch = asyncio.create_task(self._watch_client())
