@@ -30,6 +30,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 tried = describe_api([operation for operation in OPERATIONS if operation.path != ENDLESS])
 schema: Any = schemathesis.openapi.from_dict(tried)
+schema.config.phases.coverage.enabled = False  # hundreds of cases, nearly all of which are refused alike
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +41,10 @@ def small_town(tiny_llama_with_tools: Path) -> Iterator[Town]:
 
 
 @schema.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=[*HealthCheck])
+@settings(max_examples=8, deadline=None, suppress_health_check=[*HealthCheck])
 def test_nothing_that_can_be_made_up_breaks_a_promise(case: Any, small_town: Town) -> None:
     headers = {"Authorization": f"Bearer {next(iter(KEYS))}"}
-    case.call_and_validate(base_url=str(small_town.http.base_url), headers=headers, checks=CHECKS, timeout=20)
+    case.call_and_validate(base_url=str(small_town.http.base_url), headers=headers, checks=CHECKS, timeout=60)
 
 
 def test_every_route_is_described(town: Town) -> None:
