@@ -69,7 +69,7 @@ class NodeDoor:
                 continue
             self._ways.sort(key=lambda one: one is not way)
             return answer
-        failure = _together(self._name, errors, "it has no endpoint that may be used in clear text")
+        failure = _together(self._name, errors, "it has no endpoint for peers that may be used in clear text")
         raise failure if any(map(_met_the_machine, errors)) else NoWay(self._name, plain(self._name, failure))
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from kakeya_ops.secret import Secret
 from kakeya_ops.status.asking import ApiDoor, NodeDoor, api_endpoints
 from kakeya_ops.status.board import Board, Heard, Look
 from kakeya_ops.status.judging import Moment, judge
-from kakeya_ops.status.polling import Poll, Polling, cards_of_host, cards_of_peer
+from kakeya_ops.status.life import PATIENCE_SECONDS
+from kakeya_ops.status.polling import Poll, Polling, cards_of_api, cards_of_host, cards_of_peer
 from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, OpenRunner, wants_ssh
 from kakeya_ops.status.value import FleetStatus
 from kakeya_ops.units import NodeId
@@ -25,7 +26,8 @@ from kakeya_ops.units import NodeId
 PERIOD_SECONDS = 1.0
 SSH_PERIOD_SECONDS = 10.0
 """launchd's word changes seldom, and reading a host runs a script on it."""
-PEER_DEADLINE_SECONDS = 6.0
+PEER_DEADLINE_SECONDS = PATIENCE_SECONDS + 0.5
+"""By then a node that has not answered is told to be silent."""
 SSH_DEADLINE_SECONDS = 20.0
 _STOP_SECONDS = 1.0
 _ASKER = NodeId("kakeya-status")
@@ -101,7 +103,7 @@ class Collector:
         if host.api is not None:
             api = ApiDoor(host, api_endpoints(host), self._sources.api_headers)
             self._doors.append(api)
-            yield Poll(host.name, "api", partial(api.ask, self._stop), PERIOD_SECONDS)
+            yield Poll(host.name, "api", partial(api.ask, self._stop), PERIOD_SECONDS, cards_of_api)
         if self._sources.open_runner is not None and wants_ssh(self.inventory, host.name):
             door = HostDoor(self.inventory, host, asker, self._sources.open_runner)
             self._doors.append(door)

@@ -109,7 +109,7 @@ class _Fleet:
 
     def _identity(self, host: ResolvedHost, heard: Heard) -> Identity:
         card = heard.told.card if heard.told else None
-        if card is None:
+        if card is None or card.identity is None:
             return Identity()
         if host.role == "head":
             return Identity(card.identity)

@@ -38,6 +38,11 @@ def judge_life(heard: Heard, now: float) -> Life:
 def _judge_elsewhere(heard: Heard, now: float, error: str) -> Life:
     """Of a node that does not answer here: what its own host says, or else whoever has its card."""
     not_here = f"not reached from here: {error}"
+    api = heard.api
+    if heard.peer.no_way and api and api.value and not api.error:
+        reason = api.value.head.get("reason")
+        life = _from_health(Health(api.value.head.get("healthy") is True, str(reason) if reason else None))
+        return Life(life.state, life.reason, f"{not_here}; asked at its API")
     ssh = heard.ssh
     if ssh and ssh.value and not ssh.error and now - (ssh.value_at or 0.0) < SSH_SECONDS:
         health = ssh.value.state.health

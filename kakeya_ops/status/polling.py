@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_ops.status.asking import NoWay, PeerAnswer, plain
+from kakeya_ops.errors import InputError
+from kakeya_ops.serving.presence import CARD_SECONDS
+from kakeya_ops.status.asking import ApiAnswer, NoWay, PeerAnswer, plain
 from kakeya_ops.status.board import Board, SourceName, Told
 from kakeya_ops.status.remote_asking import HostAnswer
 from kakeya_ops.wire.cards import Card
@@ -88,13 +91,25 @@ def cards_of_peer(name: str, answer: PeerAnswer, now: float) -> list[Told]:
     return [Told(own, now, None), *others]
 
 
+def cards_of_api(answer: ApiAnswer, now: float) -> list[Told]:
+    """The card that a head's own answer on its API port amounts to."""
+    said = {name: answer.head[name] for name in Card.model_fields if name in answer.head}
+    try:
+        card = Card.parse(json.dumps({"endpoints": [], "ttl_seconds": CARD_SECONDS} | said | {"role": "head"}).encode())
+    except InputError:  # of another version of this program, perhaps; its peer port has the card itself
+        return []
+    return [Told(card, now, None)]
+
+
 def cards_of_host(answer: HostAnswer, now: float) -> list[Told]:
     """The card in a host's answer over SSH."""
     card = answer.state.card
-    return [Told(card, now, None)] if isinstance(card, Card) else []
+    if isinstance(card, Card):
+        return [Told(card, now, None)]
+    return cards_of_api(answer.api, now) if answer.api else []
 
 
 _now = time.monotonic
 
 
-__all__ = ["Poll", "Polling", "cards_of_host", "cards_of_peer"]
+__all__ = ["Poll", "Polling", "cards_of_api", "cards_of_host", "cards_of_peer"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -51,7 +52,8 @@ class HostDoor:
     def close(self) -> None:
         """End the connection."""
         if self._runner is not None:
-            self._runner.close()
+            with contextlib.suppress(OSError):
+                self._runner.close()
 
     def _ask_api(self, runner: Runner, headers: Mapping[str, str]) -> ApiAnswer:
         endpoints = api_endpoints(self._host)

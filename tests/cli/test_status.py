@@ -54,8 +54,8 @@ def test_json_is_one_document(fleet: Path) -> None:
 def test_a_document_is_not_watched(fleet: Path) -> None:
     result = kakeya(fleet, "--json", "--watch")
     assert result.exit_code == ExitCode.INPUT
-    assert result.stdout == ""
-    assert "--watch is for people" in result.stderr
+    assert "--watch is for people" in result.output
+    assert "serves" not in result.stdout
 
 
 def test_without_the_fleets_key_nobody_answers_so_it_is_asked_for(fleet: Path, tmp_path: Path) -> None:

@@ -97,6 +97,14 @@ def test_another_window_is_named() -> None:
     assert worker.model is None
 
 
+def test_a_node_that_is_up_without_its_model_says_why_and_differs_in_nothing() -> None:
+    empty = card("allens", healthy=False, reason="the model does not fit", identity_document=None)
+    heard = whole(allens=answering(empty.model_copy(update={"identity": None})))
+    worker = judged(heard).node("allens")
+    assert worker.problems == ("failing: the model does not fit",)
+    assert worker.identity == Identity()
+
+
 def test_a_cache_in_place_of_a_worker_is_named() -> None:
     assert judged(whole(allens=answering(card("allens", "cache")))).node("allens").problems == (
         "runs as a cache, and the inventory says worker",

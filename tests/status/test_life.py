@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kakeya_ops.status.asking import ApiAnswer
 from kakeya_ops.status.board import Heard, Look, Told
 from kakeya_ops.status.life import LIVELY_SECONDS, PATIENCE_SECONDS, judge_life
-from status.samples import NOW, answering, card, silent
+from status.samples import NOW, answering, card, silent, with_api
 
 
 def test_an_answer_is_awaited_with_patience() -> None:
@@ -30,3 +31,13 @@ def test_its_own_last_card_proves_nothing() -> None:
 def test_what_others_say_does_not_count_of_a_node_whose_machine_was_reached() -> None:
     told = Told(card("allens"), NOW, "head")
     assert judge_life(silent("refused", told), NOW).state == "unreachable"
+
+
+def test_a_head_without_a_peer_port_is_asked_at_its_api() -> None:
+    for said, state in (
+        ({"healthy": True}, "healthy"),
+        ({"healthy": False, "reason": "stuck"}, "failing"),
+        ({}, "failing"),
+    ):
+        head = with_api(silent("no endpoint", no_way=True), ApiAnswer(said, {}, (), {}))
+        assert judge_life(head, NOW).state == state

@@ -4,9 +4,9 @@ import threading
 
 from kakeya_ops.errors import PeerUnreachable
 from kakeya_ops.observe.state import Health
-from kakeya_ops.status.asking import PeerAnswer
+from kakeya_ops.status.asking import ApiAnswer, PeerAnswer
 from kakeya_ops.status.board import Board, Heard
-from kakeya_ops.status.polling import Poll, Polling, cards_of_peer
+from kakeya_ops.status.polling import Poll, Polling, cards_of_api, cards_of_peer
 from status.samples import AT, NOW, card
 
 
@@ -60,3 +60,12 @@ def test_cards_that_are_passed_on_are_as_old_as_their_clocks_say_and_no_older_th
 
 def test_without_a_card_of_its_own_a_node_passes_on_none() -> None:
     assert cards_of_peer("head", PeerAnswer(Health(True), None), NOW) == []
+
+
+def test_a_heads_api_tells_its_card_too() -> None:
+    own = card("head", "head", identity_document=None, runtime=None)
+    said = own.to_json() | {"model": "tiny", "tenant": "t"}
+    del said["endpoints"], said["ttl_seconds"], said["role"]
+    [told] = cards_of_api(ApiAnswer(said, {}, (), {}), NOW)
+    assert (told.card, told.at, told.by) == (own, NOW, None)
+    assert cards_of_api(ApiAnswer({"node": "head"}, {}, (), {}), NOW) == []
