@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 import psutil
+from answers import LIMIT_SECONDS, busy_seconds, idle_seconds, slow_one
 from client import Stream, signed, stream_completion
 from models import Prompts
 from processes import HEAD_CORE, WORKER_CORE, Direct, Fleet, PeerServer, Stage, get_json, wait_until
@@ -165,12 +166,30 @@ def measure_added_time(bench: Bench) -> list[Measure]:
     return [added]
 
 
+def measure_answers(bench: Bench) -> list[Measure]:
+    """How soon the API answers beside a long prompt that the head computes itself."""
+    beside = Measure("API answers beside a long prompt, 95th percentile ÷ idle", "ms")
+    limit = Measure("the same ÷ 50 ms", "ms", "at most", 1.0)
+    fleet = bench.fleet
+    port = fleet.plan.api_port
+    for number in range(bench.rounds):
+        text = bench.prompts.make(bench.prefix_tokens + 1)
+        with bench.stage.only("head"):
+            idle = slow_one(idle_seconds(port))
+            busy = slow_one(busy_seconds(port, lambda text=text: _ask(fleet, bench.prompts, text, {"local"})))
+        beside.add(1e3 * busy, 1e3 * idle)
+        limit.add(1e3 * busy, 1e3 * LIMIT_SECONDS)
+        bench.say(f"round {number + 1}: an answer takes {1e3 * busy:.1f} ms, idle {1e3 * idle:.1f} ms")
+    return [beside, limit]
+
+
 MEASUREMENTS: dict[str, Callable[[Bench], list[Measure]]] = {
     # First, while the worker's pool is still empty.
     "prefix": measure_prefix,
     "speed": measure_speed,
     "gap": measure_gap,
     "added": measure_added_time,
+    "answers": measure_answers,
 }
 
 
