@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
+from typer.testing import CliRunner
 
 from deploy.bare_host import make_inventory
 from flows_deploy.deployed import QUICK, Fleet, machine
+from kakeya_ops.cli.main import app
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.cross_check import CrossCheck
 from kakeya_ops.deploy.errors import DeployError
@@ -27,6 +33,7 @@ from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret, key_lines, read_fleet_key, write_fleet_key
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import NodeSigner, new_nonce
+from sshd import write_ssh_program
 
 KEYS = Keys(Secret(b"o" * 32), Secret(b"n" * 32))
 OLD, NEW = key_lines(KEYS.old), key_lines(KEYS.new)
@@ -132,6 +139,30 @@ class Rotating:
         self.plans.append(plan)
         return self.application.run(plan)
 
+    def press_ctrl_c_when(self, condition: Callable[[], bool]) -> Result:
+        """``kakeya key rotate`` by somebody who gives up."""
+        for host in self.fleet.machines.values():
+            host.mac.forget_calls()
+        ended = threading.Event()
+
+        def press() -> None:
+            while not ended.wait(0.02):
+                if condition():
+                    os.kill(os.getpid(), signal.SIGINT)
+                    return
+
+        config = self.fleet.folder / "ssh_config"
+        config.write_text("".join(host.config.read_text() for host in self.fleet.machines.values()))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", str(write_ssh_program(self.fleet.folder / "programs", config)), prepend=":")
+            thread = threading.Thread(target=press)
+            thread.start()
+            try:
+                return CliRunner().invoke(app, ["--inventory", str(self.fleet.path), "key", "rotate", "--yes"])
+            finally:
+                ended.set()
+                thread.join()
+
     def changed(self) -> list[list[str]]:
         """The hosts on which something was done, pass by pass."""
         return [[host.host.name for host in plan.pending] for plan in self.plans]
@@ -220,9 +251,18 @@ def test_both_keys_are_taken_until_every_node_signs_with_the_new_one(rotating: R
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_interrupted_rotation_is_gone_on_with(rotating: Rotating) -> None:
-    """Given up after the first host; before, a run had died between writing a file and restarting the node."""
+    """By Ctrl-C; by the death of a run between writing a file and restarting the node; after the first host."""
     fleet, old = rotating.fleet, read_fleet_key(rotating.pending.key_file)
     keys = rotating.pending.begin()
+    result = rotating.press_ctrl_c_when(lambda: "bootout" in str(fleet.machines["one"].mac.calls("launchctl")))
+    assert result.exit_code == 130, result.output
+    assert "Go on with: kakeya key rotate" in " ".join(result.output.split())
+    assert f"{rotating.pending.path}" in result.output.replace("\n", "")
+    assert rotating.pending.begin() == keys
+    assert rotating.files("one") == rotating.files("two") == (key_lines(old), None)
+    assert (rotating.takes("one", old), rotating.takes("two", old)) == (True, True)
+    assert "bootout" not in str(fleet.machines["two"].mac.calls("launchctl"))
+
     key, also = keys.files(State.ACCEPTS)
     assert also is not None
     with fleet.hosts() as hosts:
