@@ -30,9 +30,9 @@ def _parts(status: FleetStatus, every: Sequence[Column], count: int) -> Iterator
     yield _title(status)
     yield _table(status.nodes, every[:count])
     yield from _remarks(status)
+    yield _totals(status)
     if every[count:]:
         yield _rest(status.nodes, every[count:])
-    yield _totals(status)
 
 
 def _title(status: FleetStatus) -> Text:

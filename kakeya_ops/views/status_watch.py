@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.live import Live
+from rich.segment import Segment
 from rich.text import Text
 
 from kakeya_ops.status import FleetStatus
@@ -41,7 +42,7 @@ def watch(printer: Printer, take: Take) -> signal.Signals:
             signals.suspended = False
             with _quiet_keys(), Live(console=console, screen=True, auto_refresh=False, transient=True) as live:
                 while not signals.ended and not signals.suspended:
-                    live.update(_view(console, take()), refresh=True)
+                    live.update(_Cropped(_view(console, take())), refresh=True)
                     signals.wait(PERIOD_SECONDS)
             if signals.suspended:
                 os.kill(os.getpid(), signal.SIGSTOP)
@@ -55,8 +56,25 @@ def _watch_plainly(console: Console, take: Take, signals: _Signals) -> None:
         signals.wait(PLAIN_PERIOD_SECONDS)
 
 
-def _view(console: Console, status: FleetStatus) -> Any:
+def _view(console: Console, status: FleetStatus) -> RenderableType:
     return status_view(status, console.width, ascii_only=console.options.ascii_only)
+
+
+class _Cropped:
+    """`view` as far as it fits into the screen, which says so where it does not."""
+
+    def __init__(self, view: RenderableType) -> None:
+        self._view = view
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        lines = console.render_lines(self._view, options.update(height=None), pad=False)
+        height = options.height or options.max_height
+        shown = lines if len(lines) <= height else lines[: height - 1]
+        for line in shown:
+            yield from line
+            yield Segment.line()
+        if len(lines) > len(shown):
+            yield Text(f"{len(lines) - len(shown)} more lines: enlarge the window", style="yellow", overflow="ellipsis")
 
 
 class _Signals:

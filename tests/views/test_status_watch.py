@@ -94,6 +94,10 @@ def test_it_uses_the_width_that_there_is(gone: Path) -> None:
         terminal.resize(70, 40)
         text = terminal.wait_for(lambda text: "tokens/s" not in heading(text) and "evictions" in text)
         assert "tokens/s – of 1300" in " ".join(text.split())
+        terminal.resize(80, 8)
+        text = terminal.wait_for(lambda text: "more lines: enlarge the window" in text)
+        assert text.splitlines()[0].startswith("fleet pair")
+        assert len(text.splitlines()) == 8
 
 
 def heading(text: str) -> str:
