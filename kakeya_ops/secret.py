@@ -7,11 +7,14 @@ import hmac
 import os
 import secrets
 import stat
+import tempfile
 from pathlib import Path
 
 from kakeya_ops.errors import EnvironmentFault, InputError
 
 _KEY_BYTES = 32
+_MOST_BYTES = 65536
+"""Of a file of keys: hundreds of them."""
 
 
 class Secret:
@@ -67,19 +70,32 @@ def also_accepted(path: Path) -> Path:
 
 def read_keys(path: Path) -> tuple[Secret, ...]:
     """The keys in `path`, one a line; otherwise as `read_fleet_key`."""
-    try:
-        mode = path.stat().st_mode
-        values = [bytes.fromhex(line) for line in path.read_text(encoding="ascii").split()]
-    except FileNotFoundError:
-        raise InputError(f"fleet key {path} does not exist", hint="make one with: kakeya init") from None
-    except (OSError, ValueError) as error:
-        raise InputError(f"fleet key {path} cannot be read: {error}") from error
+    mode, text = _read(path)
     if stat.S_IMODE(mode) & 0o077:
         raise InputError(f"fleet key {path} is open to other users", hint=f"chmod 600 {path}")
+    try:
+        values = [bytes.fromhex(line.decode("ascii")) for line in text.split()]
+    except ValueError:  # whose own words would quote the key
+        raise InputError(f"fleet key {path} is not written in hexadecimal digits, two a byte") from None
     for value in values:
         if len(value) != _KEY_BYTES:
             raise InputError(f"fleet key {path} holds {len(value)} bytes instead of {_KEY_BYTES}")
     return tuple(map(Secret, values))
+
+
+def _read(path: Path) -> tuple[int, bytes]:
+    """The mode and contents of a key file. What is no regular file is not read: it might never end."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"fleet key {path} is not a regular file")
+        if status.st_size > _MOST_BYTES:
+            raise InputError(f"fleet key {path} is far longer than a key: {status.st_size} bytes")
+        return status.st_mode, path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"fleet key {path} does not exist", hint="make one with: kakeya key new") from None
+    except OSError as error:
+        raise InputError(f"fleet key {path} cannot be read: {error.strerror}") from error
 
 
 def new_fleet_key() -> Secret:
@@ -93,19 +109,32 @@ def key_lines(*keys: Secret) -> bytes:
 
 
 def write_fleet_key(path: Path) -> Secret:
-    """Make a new fleet key at `path` with mode 0600. Never replaces a file.
+    """Make a new fleet key at `path` with mode 0600, whole or not at all. Never replaces a file.
 
     Raises `EnvironmentFault` if the file exists or cannot be written.
     """
     key = new_fleet_key()
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key_lines(key))
+        _write_new(path, key_lines(key))
+    except FileExistsError:
+        raise EnvironmentFault(f"fleet key {path} exists, and a key is never replaced by itself") from None
     except OSError as error:
         raise EnvironmentFault(f"cannot write fleet key {path}: {error.strerror}") from error
     return key
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """Write to a file beside `path`, readable by its owner alone, and give it the name if nothing has it yet."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+        os.link(name, path)
+    finally:
+        os.unlink(name)
 
 
 __all__ = [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
+import os
 import stat
 from pathlib import Path
 
@@ -52,9 +54,10 @@ def test_what_is_written_is_read_and_only_its_owner_may(tmp_path: Path) -> None:
 def test_a_key_is_never_replaced(tmp_path: Path) -> None:
     path = tmp_path / "fleet.key"
     first = write_fleet_key(path)
-    with pytest.raises(EnvironmentFault, match="File exists"):
+    with pytest.raises(EnvironmentFault, match="exists, and a key is never replaced"):
         write_fleet_key(path)
     assert read_fleet_key(path) == first
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_two_keys_differ(tmp_path: Path) -> None:
@@ -64,7 +67,7 @@ def test_two_keys_differ(tmp_path: Path) -> None:
 def test_a_missing_key_says_how_to_make_one(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist") as caught:
         read_fleet_key(tmp_path / "fleet.key")
-    assert caught.value.hint == "make one with: kakeya init"
+    assert caught.value.hint == "make one with: kakeya key new"
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
@@ -75,6 +78,40 @@ def test_a_key_that_others_can_read_is_refused(tmp_path: Path, mode: int) -> Non
     with pytest.raises(InputError, match="open to other users") as caught:
         read_fleet_key(path)
     assert caught.value.hint == f"chmod 600 {path}"
+
+
+@pytest.mark.parametrize("data", [b"\xff" * 64, "ü".encode() * 32, b"zz" * 32, b"\0" * 64])
+def test_bytes_that_are_no_digits_are_said_in_words(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "fleet.key"
+    write_private(path, data)
+    with pytest.raises(InputError) as caught:
+        read_fleet_key(path)
+    assert caught.value.message == f"fleet key {path} is not written in hexadecimal digits, two a byte"
+
+
+def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    for path in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(InputError, match="is not a regular file"):
+            read_fleet_key(path)
+
+
+def test_a_file_that_is_far_too_long_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.key"
+    write_private(path, b"")
+    os.truncate(path, 2**40)
+    with pytest.raises(InputError, match="far longer than a key"):
+        read_fleet_key(path)
+
+
+def test_a_key_that_cannot_be_written_whole_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EnvironmentFault, match=r"fleet\.key: No space left on device"):
+        write_fleet_key(tmp_path / "fleet.key")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("text", ["", "00", "zz" * 32, "ü" * 64, "00" * 33])
@@ -118,7 +155,7 @@ class TestKeysBesideIt:
         path = tmp_path / "fleet.key"
         write_fleet_key(path)
         write_private(also_accepted(path), key_lines(new_fleet_key())[:-10])
-        with pytest.raises(InputError, match=r"\.also (cannot be read|holds)"):
+        with pytest.raises(InputError, match=r"\.also (is not written|holds)"):
             read_fleet_keys(path)
         write_private(also_accepted(path), key_lines(new_fleet_key()))
         also_accepted(path).chmod(0o644)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -27,10 +29,12 @@ from kakeya_ops.cli import (
     verify,
 )
 from kakeya_ops.cli.context import AppContext, app_context
-from kakeya_ops.errors import ExitCode, KakeyaError
+from kakeya_ops.errors import EnvironmentFault, ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
 
 _FLAGS = frozenset({"--json", "--no-color", "--verbose", "-v", "-vv"})
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+"""Which are never a bug of the program that meets them."""
 
 
 def hoist_global_options(arguments: list[str]) -> list[str]:
@@ -52,22 +56,61 @@ def hoist_global_options(arguments: list[str]) -> list[str]:
 class RootGroup(TyperGroup):
     """The root command: global options anywhere, errors as sentences, exit codes as documented."""
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run as a program; that help or the version cannot be written is said too."""
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            Printer().error(_cannot_write(error))
+            sys.exit(ExitCode.FAILED)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the global options; what is wrong with them is a document where ``--json`` is among them."""
+        wants_json = "--json" in hoist_global_options(list(args))
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except typer.TyperException as error:
+            Printer(json=wants_json).usage(error.format_message())
+            raise
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse `args` with the global options first."""
         return super().parse_args(ctx, hoist_global_options(args))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command called `cmd_name`; with ``--json``, one that shows no help instead of an error."""
+        command = super().get_command(ctx, cmd_name)
+        if command is not None and ctx.params.get("json"):
+            command.no_args_is_help = False
+        return command
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; what goes wrong on purpose ends in its exit code, anything else in that of a bug."""
         try:
             return super().invoke(ctx)
         except KakeyaError as error:
-            app_context(ctx).printer.error(error)
+            _printer(ctx).error(error)
             raise typer.Exit(error.exit_code) from error
-        except (typer.Exit, typer.Abort, typer.TyperException, BrokenPipeError):
+        except typer.TyperException as error:
+            _printer(ctx).usage(error.format_message())
+            raise
+        except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
-            app_context(ctx).printer.bug(error)
+            if isinstance(error, OSError) and error.errno in _DISK_FAULTS:
+                _printer(ctx).error(fault := _cannot_write(error))
+                raise typer.Exit(fault.exit_code) from error
+            _printer(ctx).bug(error)
             raise typer.Exit(ExitCode.BUG) from error
+
+
+def _printer(ctx: Any) -> Printer:
+    """The command's printer; one as the options say where an error came before there was any."""
+    return app_context(ctx).printer if ctx.obj else Printer(json=bool(ctx.params.get("json")))
+
+
+def _cannot_write(error: OSError) -> EnvironmentFault:
+    return EnvironmentFault(f"{error.filename or 'standard output'} cannot be written: {error.strerror or error}")
 
 
 app = typer.Typer(
@@ -138,7 +181,21 @@ def run() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to fail.
             stream.reconfigure(errors="replace")
-    app(prog_name="kakeya")
+    try:
+        app(prog_name="kakeya")
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _drop_unwritten(stream)
+
+
+def _drop_unwritten(stream: TextIO) -> None:
+    """Let go of what `stream` could not be given, which was told, so that Python does not fail over it at its end."""
+    try:
+        stream.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 __all__ = ["RootGroup", "app", "hoist_global_options", "root", "run"]

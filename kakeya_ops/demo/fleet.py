@@ -236,7 +236,7 @@ class DemoFleet:
         self.stop()
 
     def _start(self, role: str, name: str) -> Child:
-        command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.plan.inventory)]
+        command = [sys.executable, "-m", "kakeya_ops.cli.start", "--inventory", str(self.plan.inventory)]
         return Child(name, [*command, "serve", "--stop-at-eof", role, name], self.plan.directory / f"{name}.log")
 
     def stop(self) -> None:

@@ -105,7 +105,7 @@ class Pending:
     def of(cls, inventory: Inventory) -> Pending:
         """That of the inventory's fleet. Raises `InputError` for a fleet without a key."""
         if inventory.fleet.key_file is None:
-            raise InputError("the fleet has no key to be replaced", hint="set fleet.key_file, then: kakeya init")
+            raise InputError("the fleet has no key to be replaced", hint="set fleet.key_file, then: kakeya key new")
         return cls(Path(expand_here(inventory.fleet.key_file)))
 
     @property

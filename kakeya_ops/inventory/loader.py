@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -40,15 +41,24 @@ def find_inventory(option: Path | None = None) -> Path:
 
 
 def load_inventory(path: Path) -> Inventory:
-    """The inventory in `path`. Raises `InputError` if it cannot be read, `InventoryError` with every fault in it."""
+    """The inventory in `path`. Raises `InputError` if it cannot be read, `InventoryError` with every fault in it.
+
+    A pipe or a device is refused, as it may be waited at for ever, unless this process was given it to read:
+    ``/dev/stdin``, or ``/dev/fd/63`` as shells write a command's output.
+    """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_DOCUMENT_BYTES + 1)
+        if stat.S_ISREG(path.stat().st_mode) or path.is_dir() or _was_given(path):
+            with path.open("rb") as file:
+                return parse_inventory(file.read(MAX_DOCUMENT_BYTES + 1), str(path))
+        raise InputError(f"inventory {path} is not a regular file", hint="name another with --inventory FILE")
     except FileNotFoundError:
         raise InputError(f"inventory {path} does not exist", hint="name another with --inventory FILE") from None
     except OSError as error:
         raise InputError(f"inventory {path} cannot be read: {error.strerror}") from error
-    return parse_inventory(data, str(path))
+
+
+def _was_given(path: Path) -> bool:
+    return path == Path("/dev/stdin") or path.parent in (Path("/dev/fd"), Path("/proc/self/fd"))
 
 
 def parse_inventory(data: bytes, file: str) -> Inventory:

@@ -6,13 +6,14 @@ import json
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any, TextIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from kakeya_ops.errors import InventoryError, KakeyaError
+from kakeya_ops.errors import EnvironmentFault, ExitCode, InventoryError, KakeyaError
 from kakeya_ops.units import render_seconds
 
 
@@ -21,11 +22,20 @@ def visible(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+class _Messages(Console):
+    """Standard error, without which a command goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """Say no more: nobody reads it."""
+        self.quiet = True
+
+
 class Printer:
     """Prints data and messages.
 
-    With `json`, stdout carries exactly the documents given to `show` and nothing else. Colour needs a terminal and
-    `color`; the NO_COLOR convention is honoured.
+    With `json`, stdout carries exactly the documents given to `show` and nothing else; where it would stay empty
+    because of an error, the error is the document. Colour needs a terminal and `color`; the NO_COLOR convention is
+    honoured. What cannot be written to stdout is an `EnvironmentFault`; messages that nobody can be given are dropped.
     """
 
     def __init__(
@@ -39,8 +49,9 @@ class Printer:
     ) -> None:
         self.json = json
         self.verbosity = verbosity
+        self._has_shown = False
         self.out = Console(file=stdout, no_color=None if color else True, highlight=False, emoji=False)
-        self.messages = Console(
+        self.messages: Console = _Messages(
             file=stderr, stderr=True, no_color=None if color else True, highlight=False, emoji=False, soft_wrap=True
         )
 
@@ -49,17 +60,20 @@ class Printer:
         if self.json:
             self.raw(json.dumps(document, indent=2, ensure_ascii=False))
             return
-        for renderable in renderables:
-            # A sentence is left to the terminal to wrap, and to a file as it is; a table has to know its width.
-            self.out.print(renderable, markup=False, soft_wrap=isinstance(renderable, Text))
+        with self._showing():
+            for renderable in renderables:
+                # A sentence is left to the terminal to wrap, and to a file as it is; a table has to know its width.
+                self.out.print(renderable, markup=False, soft_wrap=isinstance(renderable, Text))
 
     def raw(self, text: str) -> None:
         """Print data that has its own form, such as YAML or a command to copy: never wrapped, never coloured."""
-        self.out.print(Text(text), soft_wrap=True)
+        with self._showing():
+            self.out.print(Text(text), soft_wrap=True)
 
     def note(self, text: str) -> None:
         """Tell what is going on."""
-        self.messages.print(Text(visible(text)))
+        with suppress(OSError):
+            self.messages.print(Text(visible(text)))
 
     def detail(self, text: str) -> None:
         """Tell it only with ``-v``."""
@@ -97,23 +111,53 @@ class Printer:
                 self.note(f"  {place}: {fault.path}: {fault.message}" if fault.path else f"  {place}: {fault.message}")
         if error.hint:
             self._labelled("hint", "cyan", error.hint)
+        self._document(type(error).__name__, error.message, error.hint, error.exit_code, _faults(error))
 
     def bug(self, error: Exception) -> None:
         """Tell that Kakeya itself failed, in one line, and how to report it."""
         self._traceback(error)
         what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        self._labelled("error", "bold red", f"Kakeya failed in a way it should not: {what.splitlines()[0]}")
-        if self.verbosity < 2:
-            self._labelled("hint", "cyan", "run the same command with -vv and report what it prints as a bug of Kakeya")
-        else:
-            self._labelled("hint", "cyan", "report the traceback above as a bug of Kakeya")
+        message = f"Kakeya failed in a way it should not: {what.splitlines()[0]}"
+        hint = "run the same command with -vv and report what it prints as a bug of Kakeya"
+        if self.verbosity >= 2:
+            hint = "report the traceback above as a bug of Kakeya"
+        self._labelled("error", "bold red", message)
+        self._labelled("hint", "cyan", hint)
+        self._document(type(error).__name__, message, hint, ExitCode.BUG)
+
+    def usage(self, message: str) -> None:
+        """In JSON mode, print that the command line is wrong; for people it is said where it was parsed."""
+        self._document("UsageError", message, None, ExitCode.INPUT)
+
+    def _document(self, kind: str, message: str, hint: str | None, code: ExitCode, more: Any = ()) -> None:
+        """Print an error as the one document of JSON mode, unless there is one already."""
+        if self.json and not self._has_shown:
+            error = {"kind": kind, "message": message, "hint": hint, "exit_code": int(code)} | dict(more)
+            with suppress(EnvironmentFault):
+                self.show({"error": error})
+
+    @contextmanager
+    def _showing(self) -> Iterator[None]:
+        self._has_shown = True
+        try:
+            yield
+        except OSError as error:
+            raise EnvironmentFault(f"standard output cannot be written: {error.strerror or error}") from error
 
     def _labelled(self, label: str, style: str, text: str) -> None:
-        self.messages.print(Text.assemble((f"{label}: ", style), visible(text)))
+        with suppress(OSError):
+            self.messages.print(Text.assemble((f"{label}: ", style), visible(text)))
 
     def _traceback(self, error: Exception) -> None:
         if self.verbosity >= 2:
             self.note("".join(traceback.format_exception(error)).rstrip())
+
+
+def _faults(error: KakeyaError) -> dict[str, Any]:
+    """What an inventory's error has beside its sentence."""
+    if not isinstance(error, InventoryError):
+        return {}
+    return {"file": error.file, "faults": [asdict(fault) for fault in error.faults]}
 
 
 __all__ = ["Printer", "visible"]

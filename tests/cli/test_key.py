@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import stat
 from pathlib import Path
 
-from typer.testing import CliRunner
+import yaml
+from typer.testing import CliRunner, Result
 
 from kakeya_ops.cli.main import app
+from kakeya_ops.secret import read_fleet_key
 
 
 def test_rotation_is_explained() -> None:
@@ -19,3 +23,40 @@ def test_without_an_inventory_nothing_is_rotated(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["--inventory", str(tmp_path / "absent.yaml"), "key", "rotate", "--yes"])
     assert result.exit_code == 2
     assert "absent.yaml" in result.stderr
+
+
+def new_key(folder: Path, key_file: str | None, *words: str) -> Result:
+    document = {
+        "fleet": {"name": "f", "key_file": key_file},
+        "model": {"path": "/m"},
+        "hosts": {"head": {"role": "head", "api": {}}},
+    }
+    inventory = folder / "inventory.yaml"
+    inventory.write_text(yaml.safe_dump(document))
+    return CliRunner().invoke(app, ["--inventory", str(inventory), *words, "key", "new"])
+
+
+def test_a_new_key_is_where_the_inventory_says_for_its_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "fleet.key"
+    result = new_key(tmp_path, str(path))
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(f"made {path};")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_fleet_key(path).reveal().hex() not in result.output
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_key_that_is_there_stays(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.key"
+    assert json.loads(new_key(tmp_path, str(path), "--json").stdout) == {"key_file": str(path)}
+    first = path.read_bytes()
+    result = new_key(tmp_path, str(path))
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert f"fleet key {path} exists" in result.stderr
+    assert path.read_bytes() == first
+
+
+def test_an_unsigned_fleet_has_no_place_for_a_key(tmp_path: Path) -> None:
+    result = new_key(tmp_path, None)
+    assert result.exit_code == 2
+    assert "hint: set fleet.key_file" in result.stderr

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import json
 import shutil
 import subprocess
 import sys
@@ -17,6 +19,7 @@ from kakeya_ops.cli.main import RootGroup, app, hoist_global_options
 from kakeya_ops.errors import ExitCode, Fault, InputError, InventoryError, KakeyaError, PeerUnreachable
 
 HEAVY = ("mlx", "mlx_lm", "transformers", "tokenizers", "starlette", "fastapi", "uvicorn", "openai", "httpx", "numpy")
+EXAMPLE = Path(__file__).parents[2] / "inventory.yaml"
 RUNNER = CliRunner()
 
 
@@ -94,7 +97,132 @@ def test_an_error_is_a_sentence_and_its_exit_code(failing: typer.Typer, error: K
 
 
 def test_a_hint_stands_on_its_own_line(failing: typer.Typer) -> None:
-    assert run(failing, InputError("no key", hint="kakeya init"))[2] == "error: no key\nhint: kakeya init\n"
+    assert run(failing, InputError("no key", hint="kakeya key new"))[2] == "error: no key\nhint: kakeya key new\n"
+
+
+FULL = Path("/dev/full")
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
+
+
+@needs_full
+@pytest.mark.parametrize("words", ["inventory schema", "--json inventory check", "--version", "--help"])
+def test_an_output_that_is_full_is_no_bug(words: str) -> None:
+    command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(EXAMPLE), *words.split()]
+    with FULL.open("wb") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    message = "error: standard output cannot be written: No space left on device\n"
+    assert (found.returncode, found.stderr) == (ExitCode.FAILED, message)
+
+
+@needs_full
+def test_messages_that_nobody_can_be_given_fail_nothing() -> None:
+    command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", "/absent", "inventory", "check"]
+    with FULL.open("wb") as full:
+        found = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, timeout=60, check=False)
+    assert (found.returncode, found.stdout) == (ExitCode.INPUT, b"")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/x/y"), 3, "error: /x/y cannot be written: No space left"),
+        (OSError(errno.EROFS, "Read-only file system", "/x"), 3, "error: /x cannot be written: Read-only file system"),
+        (OSError(errno.EBADF, "Bad file descriptor"), 70, "error: Kakeya failed in a way it should not"),
+    ],
+)
+def test_a_disk_is_never_a_bug_of_ours(failing: typer.Typer, error: OSError, code: int, sentence: str) -> None:
+    found, out, err = run(failing, error)
+    assert (found, out) == (code, "")
+    assert err.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (InputError("a", hint="b"), {"kind": "InputError", "message": "a", "hint": "b", "exit_code": 2}),
+        (
+            PeerUnreachable("head", "gone"),
+            {"kind": "PeerUnreachable", "message": "head: gone", "hint": None, "exit_code": 3},
+        ),
+        (
+            InventoryError("f.yaml", (Fault("a", 1, "is missing"),)),
+            {
+                "kind": "InventoryError",
+                "message": "f.yaml has 1 fault",
+                "hint": None,
+                "exit_code": 2,
+                "file": "f.yaml",
+                "faults": [{"path": "a", "line": 1, "message": "is missing"}],
+            },
+        ),
+    ],
+)
+def test_with_json_an_error_is_the_document(
+    failing: typer.Typer, error: KakeyaError, expected: dict[str, object]
+) -> None:
+    code, out, err = run(failing, error, "--json")
+    assert json.loads(out) == {"error": expected}
+    assert code == expected["exit_code"]
+    assert err.startswith(f"error: {error.message}\n")
+
+
+def test_with_json_a_bug_is_a_document_too(failing: typer.Typer) -> None:
+    code, out, err = run(failing, ZeroDivisionError("by zero"), "--json")
+    error = json.loads(out)["error"]
+    assert (error["kind"], error["exit_code"], code) == ("ZeroDivisionError", 70, 70)
+    assert f"error: {error['message']}\n" in err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--json",
+        "--json nonsense",
+        "--json --nonsense",
+        "inventory show a b --json",
+        "verify --json",
+        "verify remote-prefill --min-tokens 0 --json",
+        "demo --port x --json",
+        "key --json nonsense",
+    ],
+)
+def test_with_json_a_usage_error_is_a_document(words: str) -> None:
+    result = RUNNER.invoke(app, words.split())
+    assert result.exit_code == ExitCode.INPUT
+    error = json.loads(result.stdout)["error"]
+    assert (error["kind"], error["exit_code"]) == ("UsageError", 2)
+    assert error["message"]
+    assert "Usage:" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "inventory show",
+        "serve worker",
+        "verify remote-prefill",
+        "status",
+        "memory",
+        "explain 0123",
+        "render head",
+        "deploy all --check",
+        "logs head",
+        "key new",
+        "key rotate --yes",
+        "lock show head",
+    ],
+)
+def test_every_command_has_its_error_as_a_document(words: str, tmp_path: Path) -> None:
+    absent = tmp_path / "absent.yaml"
+    result = RUNNER.invoke(app, ["--json", "--inventory", str(absent), *words.split()])
+    error = json.loads(result.stdout)["error"]
+    assert (error["exit_code"], result.exit_code) == (2, 2)
+    assert str(absent) in error["message"]
+
+
+def test_a_word_after_the_dashes_is_not_the_option() -> None:
+    result = RUNNER.invoke(app, ["nonsense", "--", "--json"])
+    assert (result.exit_code, result.stdout) == (ExitCode.INPUT, "")
 
 
 def test_every_fault_of_an_inventory_is_told_with_its_line(failing: typer.Typer) -> None:

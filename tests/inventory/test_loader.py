@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -142,6 +143,23 @@ def test_files_that_are_not_text_or_too_large() -> None:
 
 def test_a_byte_order_mark_does_no_harm(base: str) -> None:
     assert parse_inventory(b"\xef\xbb\xbf" + base.encode(), "x").fleet.name == "pair"
+
+
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match="is not a regular file"):
+            load_inventory(path)
+
+
+def test_what_this_process_was_given_is_read(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, EXAMPLE.read_bytes())
+    os.close(writer)
+    try:
+        assert load_inventory(Path(f"/dev/fd/{reader}")).fleet == load_inventory(EXAMPLE).fleet
+    finally:
+        os.close(reader)
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from kakeya_ops.errors import InputError
+from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.views.printer import Printer, visible
 
 
@@ -118,6 +119,54 @@ def test_words_from_elsewhere_cannot_steer_the_terminal() -> None:
     shown, _, err = printer()
     shown.note("a\x1b]0;title\x07b\r")
     assert err.getvalue() == "a\\x1b]0;title\\x07b\\r\n"
+
+
+class Full(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_full_output_is_a_fault_of_the_environment() -> None:
+    for json_mode in (False, True):
+        shown = Printer(stdout=Full(), json=json_mode)
+        with pytest.raises(EnvironmentFault, match="standard output cannot be written: No space left on device"):
+            shown.show({}, Text("data"))
+
+
+def test_a_reader_of_messages_that_went_away_ends_nothing() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    out = io.StringIO()
+    shown = Printer(stderr=Gone(), stdout=out)
+    shown.note("note")
+    shown.warn("careful")
+    shown.raw("data")
+    assert out.getvalue() == "data\n"
+
+
+def test_messages_that_nobody_can_be_given_are_dropped() -> None:
+    shown = Printer(stderr=Full(), stdout=io.StringIO(), verbosity=2)
+    shown.note("note")
+    shown.warn("careful")
+    shown.error(InputError("wrong", hint="right"))
+    shown.bug(ValueError())
+
+
+def test_an_error_after_the_document_is_no_second_one() -> None:
+    shown, out, err = printer(json=True)
+    shown.show({"a": 1})
+    shown.error(InputError("wrong"))
+    shown.usage("odd")
+    assert json.loads(out.getvalue()) == {"a": 1}
+    assert err.getvalue() == "error: wrong\n"
+
+
+def test_an_error_that_cannot_be_printed_either_is_still_told() -> None:
+    err = io.StringIO()
+    Printer(json=True, stdout=Full(), stderr=err).error(InputError("wrong"))
+    assert err.getvalue() == "error: wrong\n"
 
 
 @given(st.text())
