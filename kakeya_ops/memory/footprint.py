@@ -133,6 +133,7 @@ class _Reckoning:
             self._conversations(),
             self._waiting(),
             self._stored(),
+            self._views(),
             self._transient(),
             Term("export", self._export_bytes(), self._export_source(), "buffers", True),
             self._received(),
@@ -169,6 +170,11 @@ class _Reckoning:
         count = self.load.stored_caches
         source = f"{count} caches kept for later prompts, and one being copied, {one} B each"
         return Term("stored caches", (count + 1) * one if count else 0, source, "kv", True)
+
+    def _views(self) -> Term:
+        nbytes = self.chunk * sum(leaf.view_row_bytes for leaf in self.shape.layers)
+        source = f"states that are views of what was computed for the last {self.chunk} tokens"
+        return Term("state views", nbytes, source, "transient", True)
 
     def _transient(self) -> Term:
         """The largest of what is needed for moments: these needs follow one another, layer by layer."""

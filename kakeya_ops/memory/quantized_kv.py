@@ -23,12 +23,15 @@ def quantized_kv_fault(shape: ModelShape, bits: int = 8, group_size: int = 64) -
         return "its latent attention multiplies the cache itself, which fails on a quantized one (AttributeError)"
     if any(attention.learned_sinks for attention in shape.attention):
         return "its learned sinks are not supported with a quantized cache (ValueError)"
-    for attention in shape.attention:
-        for width in (attention.query_width, attention.value_width):
-            if width % group_size:
-                return f"its heads of width {width} cannot be split into groups of {group_size} (ValueError)"
-            if width // (_WORD_BITS // bits) != width * bits // _WORD_BITS:
-                return f"its heads of width {width} take another number of words at {bits} bits than mlx-lm allocates"
+    widths = {width for attention in shape.attention for width in (attention.query_width, attention.value_width)}
+    return next(filter(None, (_width_fault(width, bits, group_size) for width in sorted(widths))), None)
+
+
+def _width_fault(width: int, bits: int, group_size: int) -> str | None:
+    if width % group_size:
+        return f"its heads of width {width} cannot be split into groups of {group_size} (ValueError)"
+    if width // (_WORD_BITS // bits) != width * bits // _WORD_BITS:
+        return f"its heads of width {width} take another number of words at {bits} bits than mlx-lm allocates"
     return None
 
 

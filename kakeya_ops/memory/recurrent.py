@@ -1,10 +1,13 @@
 """What recurrent and convolution layers keep: a state of one size, whatever the number of tokens.
 
 States of gated delta nets, KDA and Mamba 2 are float32 whatever the model's type; short convolutions and the states of
-Mamba 1 have the type of the activations.
+Mamba 1 have the type of the activations. The model files of Mamba and of short convolutions keep the end of a chunk's
+input as a view, which keeps all of that input in memory until the next chunk; those of delta nets copy it.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from kakeya_ops.memory.attention import FULL, Heads, Layers, read_heads
 from kakeya_ops.memory.config import Config
@@ -14,9 +17,17 @@ from kakeya_ops.memory.shape import AttentionShape, LayerCache
 _FLOAT32_BYTES = 4
 
 
-def state(layer: int, nbytes: int, about: str) -> LayerCache:
-    """The cache of a layer that keeps `nbytes`."""
-    return LayerCache(layer, "state", 0, about, state_bytes=nbytes)
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a recurrent layer keeps: `nbytes`, and `view_row_bytes` as in `LayerCache`."""
+
+    nbytes: int
+    about: str
+    view_row_bytes: int = 0
+
+    def cache(self, layer: int) -> LayerCache:
+        """The cache of `layer`."""
+        return LayerCache(layer, "state", 0, self.about, state_bytes=self.nbytes, view_row_bytes=self.view_row_bytes)
 
 
 def qwen3_next(config: Config, element_bytes: int, heads: Heads | None = None) -> Layers:
@@ -26,11 +37,11 @@ def qwen3_next(config: Config, element_bytes: int, heads: Heads | None = None) -
     types = config.words("layer_types")
     if types is not None and [kind != FULL for kind in types] != recurs:
         config.note("layer_types says otherwise than full_attention_interval, and mlx-lm's model file ignores it")
-    nbytes, about = _gated_delta(config, element_bytes)
+    kept = _gated_delta(config, element_bytes)
     heads = heads or Heads(
         config.count("num_attention_heads"), config.count("num_key_value_heads"), config.count("head_dim")
     )
-    return _hybrid(recurs, nbytes, about, heads, element_bytes)
+    return _hybrid(recurs, kept, heads, element_bytes)
 
 
 def qwen3_5(config: Config, element_bytes: int) -> Layers:
@@ -48,10 +59,9 @@ def kimi_linear(config: Config, element_bytes: int) -> Layers:
     projected = heads * width
     nbytes = 3 * (kernel - 1) * projected * element_bytes + projected * width * _FLOAT32_BYTES
     about = f"3 × (short_conv_kernel_size {kernel} - 1) × {projected} × {element_bytes} B + {projected} × {width} × 4 B"
-    latent = _kimi_latent(config)
+    latent, kept = _kimi_latent(config), State(nbytes, about)
     caches = tuple(
-        state(layer, nbytes, about) if layer + 1 in kda else latent.cache(layer, element_bytes)
-        for layer in range(depth)
+        kept.cache(layer) if layer + 1 in kda else latent.cache(layer, element_bytes) for layer in range(depth)
     )
     return Layers(depth, caches, _some(latent.scores(sum(cache.kind == "full" for cache in caches))))
 
@@ -77,18 +87,18 @@ def mamba2(config: Config, element_bytes: int) -> Layers:
     depth = config.count("num_hidden_layers")
     width = config.optional_count("ssm_state_size") or config.count("state_size")
     inner = config.count("num_heads") * config.count("head_dim")
-    nbytes, about = _mamba2(config, element_bytes, inner, (width, "conv_kernel", "n_groups"))
-    return Layers(depth, tuple(state(layer, nbytes, about) for layer in range(depth)))
+    kept = _mamba2(config, element_bytes, inner, (width, "conv_kernel", "n_groups"))
+    return Layers(depth, tuple(kept.cache(layer) for layer in range(depth)))
 
 
 def nemotron_h(config: Config, element_bytes: int) -> Layers:
     """By the letters of `hybrid_override_pattern`: M is Mamba 2, * attention, and - and E keep nothing."""
     letters = _nemotron_letters(config)
     inner = config.count("mamba_num_heads") * config.count("mamba_head_dim")
-    nbytes, about = _mamba2(config, element_bytes, inner, (config.count("ssm_state_size"), "conv_kernel", "n_groups"))
+    kept = _mamba2(config, element_bytes, inner, (config.count("ssm_state_size"), "conv_kernel", "n_groups"))
     heads = read_heads(config)
     caches = tuple(
-        state(layer, nbytes, about) if letter == "M" else heads.cache(layer, element_bytes)
+        kept.cache(layer) if letter == "M" else heads.cache(layer, element_bytes)
         for layer, letter in enumerate(letters)
         if letter in "M*"
     )
@@ -118,11 +128,11 @@ def granitemoehybrid(config: Config, element_bytes: int) -> Layers:
     if types is None or (odd := sorted(set(types) - {"mamba", "attention"})):
         raise config.unknown(f"its layer_types has {odd[0]!r:.40}" if types else "its config.json has no layer_types")
     recurs = [kind == "mamba" for kind in types]
-    nbytes, about = (0, "") if not any(recurs) else _granite_state(config, element_bytes)
-    return _hybrid(recurs, nbytes, about, read_heads(config, "ratio"), element_bytes)
+    kept = _granite_state(config, element_bytes) if any(recurs) else State(0, "")
+    return _hybrid(recurs, kept, read_heads(config, "ratio"), element_bytes)
 
 
-def _granite_state(config: Config, element_bytes: int) -> tuple[int, str]:
+def _granite_state(config: Config, element_bytes: int) -> State:
     inner = config.count("mamba_n_heads") * config.count("mamba_d_head")
     return _mamba2(config, element_bytes, inner, (config.count("mamba_d_state"), "mamba_d_conv", "mamba_n_groups"))
 
@@ -131,16 +141,17 @@ def falcon_h1(config: Config, element_bytes: int) -> Layers:
     """Mamba 2 and attention side by side in every layer."""
     depth, inner = config.count("num_hidden_layers"), config.count("mamba_d_ssm")
     keys = (config.count("mamba_d_state"), "mamba_d_conv", "mamba_n_groups")
-    nbytes, about = _mamba2(config, element_bytes, inner, keys)
+    kept = _mamba2(config, element_bytes, inner, keys)
     heads = read_heads(config, 64, kv=2)
-    caches = [
-        cache for layer in range(depth) for cache in (state(layer, nbytes, about), heads.cache(layer, element_bytes))
-    ]
+    caches = [cache for layer in range(depth) for cache in (kept.cache(layer), heads.cache(layer, element_bytes))]
     return Layers(depth, tuple(caches), (heads.scores(depth),))
 
 
 def jamba(config: Config, element_bytes: int) -> Layers:
-    """Mamba 1, and attention where ``i % attn_layer_period == attn_layer_offset``, or by `layers_block_type`."""
+    """Mamba 1, and attention where ``i % attn_layer_period == attn_layer_offset``, or by `layers_block_type`.
+
+    The state is a view too, of those after every token of the chunk.
+    """
     depth = config.count("num_hidden_layers")
     kinds = config.words("layers_block_type")
     if kinds is None:
@@ -152,7 +163,8 @@ def jamba(config: Config, element_bytes: int) -> Layers:
     inner = config.count("mamba_expand") * config.count("hidden_size")
     nbytes = (kernel - 1 + width) * inner * element_bytes
     about = f"(mamba_d_conv {kernel} - 1 + mamba_d_state {width}) × {inner} × {element_bytes} B"
-    return _hybrid(recurs, nbytes, about, read_heads(config, "ratio"), element_bytes)
+    kept = State(nbytes, about, view_row_bytes=(1 + width) * inner * element_bytes)
+    return _hybrid(recurs, kept, read_heads(config, "ratio"), element_bytes)
 
 
 def lfm2(config: Config, element_bytes: int) -> Layers:
@@ -170,15 +182,15 @@ def lfm2(config: Config, element_bytes: int) -> Layers:
         attends = frozenset(layer for layer, kind in enumerate(types) if kind == FULL)
     about = f"(conv_L_cache {kernel} - 1) × hidden_size {hidden} × {element_bytes} B"
     nbytes = (kernel - 1) * hidden * element_bytes
+    kept = State(nbytes, about, view_row_bytes=hidden * element_bytes)
     recurs = [layer not in attends for layer in range(depth)]
-    return _hybrid(recurs, nbytes, about, read_heads(config, "ratio"), element_bytes)
+    return _hybrid(recurs, kept, read_heads(config, "ratio"), element_bytes)
 
 
-def _hybrid(recurs: list[bool], nbytes: int, about: str, heads: Heads, element_bytes: int) -> Layers:
+def _hybrid(recurs: list[bool], kept: State, heads: Heads, element_bytes: int) -> Layers:
     """Layers of a state where `recurs`, of full attention elsewhere."""
     caches = tuple(
-        state(layer, nbytes, about) if recurring else heads.cache(layer, element_bytes)
-        for layer, recurring in enumerate(recurs)
+        kept.cache(layer) if recurring else heads.cache(layer, element_bytes) for layer, recurring in enumerate(recurs)
     )
     return Layers(len(recurs), caches, _some(heads.scores(recurs.count(False))))
 
@@ -187,7 +199,7 @@ def _some(scores: AttentionShape) -> tuple[AttentionShape, ...]:
     return (scores,) if scores.layers else ()
 
 
-def _gated_delta(config: Config, element_bytes: int) -> tuple[int, str]:
+def _gated_delta(config: Config, element_bytes: int) -> State:
     keys, values = config.count("linear_num_key_heads"), config.count("linear_num_value_heads")
     key_width, value_width = config.count("linear_key_head_dim"), config.count("linear_value_head_dim")
     kernel = config.count("linear_conv_kernel_dim", 4)
@@ -196,22 +208,23 @@ def _gated_delta(config: Config, element_bytes: int) -> tuple[int, str]:
         f"(linear_conv_kernel_dim {kernel} - 1) × (2 × {keys} × {key_width} + {values} × {value_width})"
         f" × {element_bytes} B + linear_num_value_heads {values} × {value_width} × {key_width} × 4 B"
     )
-    return conv + values * value_width * key_width * _FLOAT32_BYTES, about
+    return State(conv + values * value_width * key_width * _FLOAT32_BYTES, about)
 
 
-def _mamba2(config: Config, element_bytes: int, inner: int, keys: tuple[int, str, str]) -> tuple[int, str]:
+def _mamba2(config: Config, element_bytes: int, inner: int, keys: tuple[int, str, str]) -> State:
     """Bytes of one Mamba 2 state; `keys` are the state's width and the names of kernel and groups."""
     width, kernel_key, groups_key = keys
     kernel, groups = config.count(kernel_key), config.count(groups_key)
-    conv = (kernel - 1) * (inner + 2 * groups * width) * element_bytes
+    row = (inner + 2 * groups * width) * element_bytes
     about = (
         f"({kernel_key} {kernel} - 1) × ({inner} + 2 × {groups_key} {groups} × {width}) × {element_bytes} B"
         f" + {inner} × {width} × 4 B"
     )
-    return conv + inner * width * _FLOAT32_BYTES, about
+    return State((kernel - 1) * row + inner * width * _FLOAT32_BYTES, about, view_row_bytes=row)
 
 
 __all__ = [
+    "State",
     "falcon_h1",
     "granitemoehybrid",
     "jamba",
@@ -221,5 +234,4 @@ __all__ = [
     "nemotron_h",
     "qwen3_5",
     "qwen3_next",
-    "state",
 ]

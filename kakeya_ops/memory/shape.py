@@ -14,8 +14,9 @@ class LayerCache:
     """One leaf of a model's cache list: what mlx-lm allocates for one layer and one sequence.
 
     A row is the KV of one token: `row_bytes` of it, keys and values together, of which `array_row_bytes` are in the
-    larger of the two. `state_bytes` do not depend on the number of tokens. `about` is the formula with the names of
-    its configuration keys and their values, for people.
+    larger of the two. `state_bytes` do not depend on the number of tokens. `view_row_bytes` are those of each token of
+    the last chunk that stay in memory because a state is a view of what was computed for it. `about` is the formula
+    with the names of its configuration keys and their values, for people.
     """
 
     layer: int
@@ -25,6 +26,7 @@ class LayerCache:
     window: int | None = None
     array_row_bytes: int = 0
     state_bytes: int = 0
+    view_row_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ leaves = st.builds(
     window=st.integers(1, 3000),
     array_row_bytes=st.integers(1, 2500),
     state_bytes=st.integers(0, 10_000),
+    view_row_bytes=st.integers(0, 500),
 )
 attentions = st.builds(
     AttentionShape,
@@ -102,6 +103,12 @@ def test_more_of_anything_never_needs_less(shape: ModelShape, load: Workload, mo
     assert after.gpu_bytes >= before.gpu_bytes
     assert after.total_bytes >= before.total_bytes
     assert after.largest_buffer_bytes >= before.largest_buffer_bytes
+
+
+def test_a_prompt_too_short_for_a_kernel_does_not_need_more_than_a_longer_one() -> None:
+    shape = ModelShape("any", 0, 0, 2, (), (AttentionShape(1, 64, 128, 128),))
+    needs = [estimate(shape, Workload("worker", tokens)).gpu_bytes for tokens in (1, 8, 9, 64, 72, 128)]
+    assert needs == sorted(needs)
 
 
 @settings(max_examples=100, deadline=None)

@@ -18,9 +18,10 @@ from kakeya_ops.engine.leaves import flatten, make_cache
 from kakeya_ops.engine.prefill import PrefillQueue, PrefillTask
 from kakeya_ops.memory.footprint import Workload, estimate
 from kakeya_ops.memory.model_shape import ModelShape, read_shape
+from kakeya_ops.memory.rows import sequence_bytes
 from kakeya_ops.memory.scores import CPU
 from memory.checkpoints import write_checkpoint
-from memory.golden import GEMMA4, MLA, base, text
+from memory.golden import GEMMA4, MLA, ROWS, Golden, base, text
 from memory.published import CONFIGS, headers, publish
 from memory.real_models import held_bytes, load, run, write_model
 
@@ -66,6 +67,7 @@ WIDE: dict[str, dict[str, Any]] = {
     "lfm2": base("lfm2", 3, num_attention_heads=16, num_key_value_heads=2, **CONV),
 }
 """Models whose scores are larger than all else that a chunk needs."""
+RECURRENT = ("mamba2", "nemotron_h", "granitemoehybrid", "jamba", "lfm2", "qwen3_5", "qwen3_next", "kimi_linear")
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +114,20 @@ def test_the_peak_under_a_window_is_foreseen(real: Callable[[str], tuple[Any, Mo
         peak = shape.weights_bytes + prefill_peak(model, CacheSettings(256, 4, 700))
     load = Workload("worker", TOKENS, block_tokens=256, sink=4, window=700)
     assert estimate(shape, load, CPU).gpu_bytes == pytest.approx(peak, rel=0.10)
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.name in RECURRENT], ids=lambda row: row.name)
+def test_states_that_are_views_keep_the_last_chunk_in_memory(row: Golden, tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model", row.config, float32=True)
+    model, shape = load(path), read_shape(path)
+    cache = make_cache(model, CacheSettings(64))
+    mx.clear_cache()
+    before = mx.get_active_memory()
+    with uncompiled():
+        run(model, cache, 2 * 64, 64)
+    views = 64 * sum(leaf.view_row_bytes for leaf in shape.layers)
+    held = mx.get_active_memory() - before
+    assert held == pytest.approx(sequence_bytes(shape.layers, 128, 64) + views, rel=0.03)
 
 
 @pytest.mark.parametrize("window", [None, 200])
