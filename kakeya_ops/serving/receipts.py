@@ -7,7 +7,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Literal
 
@@ -94,7 +94,9 @@ class Receipt:
             "reason": self.decision.reason,
             "predicted_seconds": self.decision.predicted_seconds,
         }
-        return asdict(self) | {"decision": decision}
+        # `asdict` would copy all that is in it, before the first token of each request.
+        remote, fallback = (dict(vars(part)) if part else None for part in (self.remote, self.fallback))
+        return vars(self) | {"decision": decision, "remote": remote, "fallback": fallback}
 
     @classmethod
     def from_json(cls, document: Any) -> Receipt:
