@@ -51,6 +51,10 @@ class MemoryOptions:
         """Whether hosts are compared, instead of each being told in full."""
         return not self.hosts and self.overrides.role is None
 
+    def roles(self, own: Role) -> tuple[Role, ...]:
+        """The roles in which a host is judged whose own role is `own`."""
+        return ROLES if self.matrix else (self.overrides.role or own,)
+
 
 @dataclass
 class Findings:
@@ -70,7 +74,8 @@ def run_memory(context: AppContext, options: MemoryOptions) -> None:
     key, reading = _key_if_any(context, inventory), f"reading {', '.join(names)}"
     with Hosts(inventory, connect, key) as hosts, context.printer.progress(reading):
         states = hosts.observe(names)
-        model = find_model(inventory, hosts, states, options)
+        needed = any(role != "cache" for name in names for role in options.roles(inventory.hosts[name].role))
+        model = find_model(inventory, hosts, states, options) if needed else None
     findings = judge_hosts(context, inventory, states, model, options)
     own = {name: options.overrides.role or inventory.hosts[name].role for name in names}
     context.printer.show(_document(findings), *_view(findings, own, options))
@@ -105,7 +110,7 @@ def judge_hosts(
     context: AppContext,
     inventory: Inventory,
     states: Mapping[str, Outcome[HostState]],
-    model: Model,
+    model: Model | None,
     options: MemoryOptions,
 ) -> Findings:
     """Every host in every role that is asked about."""
@@ -117,9 +122,8 @@ def judge_hosts(
                 findings.failures[name] = state
                 continue
             context.printer.warn(f"{state.message}; memory_gb of the inventory is taken instead")
-        roles = ROLES if options.matrix else (options.overrides.role or host.role,)
         answers = findings.assessments[name] = {}
-        for role in roles:
+        for role in options.roles(host.role):
             overrides = replace(options.overrides, role=role)
             if isinstance(state, KakeyaError):
                 surroundings = Surroundings(pinned(host.memory_gb or 0))

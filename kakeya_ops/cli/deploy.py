@@ -41,7 +41,9 @@ def deploy(
     if history:
         show_history(app_context(ctx), targets)
         return
-    run_deploy(app_context(ctx), targets, DeployOptions(check, yes, parallel, force, not no_rollback))
+    run_deploy(
+        app_context(ctx), targets, DeployOptions(check, yes, parallel, (force or "").strip() or None, not no_rollback)
+    )
 
 
 __all__ = ["ParallelOption", "TargetsArgument", "YesOption", "deploy"]

@@ -63,7 +63,7 @@ def worker(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     with showing_why(context.printer):
-        serve_worker(inventory, host, context.printer.note, Admittance(supervised, force))
+        serve_worker(inventory, host, context.printer.note, Admittance(supervised, (force or "").strip() or None))
 
 
 @app.command()

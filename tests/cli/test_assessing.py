@@ -138,6 +138,8 @@ def test_a_model_that_is_nowhere_is_said_to_be(kakeya: Kakeya, inventory: Path, 
     result = kakeya("memory", "allens")
     assert result.exit_code == 2
     assert "--model DIR" in result.stderr
+    # A cache peer loads none.
+    assert kakeya("memory", "allens", "--role", "cache").exit_code == 0
 
 
 def test_a_host_that_answers_is_read(kakeya: Kakeya, mini: MacHost) -> None:

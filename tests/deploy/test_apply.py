@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.audit import read_history
 from kakeya_ops.deploy.context import HostContext, unseen_transfer
 from kakeya_ops.deploy.errors import DeployError
+from kakeya_ops.deploy.gate import Verdict
 from kakeya_ops.deploy.plan import HostPlan, Plan, make_plan
 from kakeya_ops.errors import ExitCode, RefusedError
 from kakeya_ops.observe.places import Places
@@ -101,6 +103,16 @@ def test_steps_are_done_in_order_and_noted_on_the_host(bench: Bench) -> None:
     (entry,) = read_history(LocalRunner("allens"), bench.places("allens"))
     assert (entry["outcome"], entry["steps"], entry["reason"]) == ("done", ["one", "two"], "why")
     assert not Path(bench.places("allens").lock).exists()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_gate_that_was_overruled_is_noted_with_the_reason_also_when_a_step_fails(bench: Bench, fails: bool) -> None:
+    gate = Verdict("does not fit", "15.6 GB of weights")
+    plan = dataclasses.replace(bench.host("allens", bench.act("one", fails=fails)), gate=gate)
+    bench.run(make_plan([plan], {}), reason="it is my Mac")
+    (entry,) = read_history(LocalRunner("allens"), bench.places("allens"))
+    assert entry["gate"] == "does not fit: 15.6 GB of weights (forced: it is my Mac)"
+    assert (entry["reason"] == "it is my Mac") is not fails
 
 
 def test_a_failure_takes_everything_back_the_last_first(bench: Bench) -> None:
