@@ -11,17 +11,19 @@ from typing import Any
 
 POINTS = 300
 """Seconds that a chart shows."""
-COLOURS = tuple(f"var(--series-{number})" for number in range(1, 7))
+HUES = 6
+"""The style sheet has the colours ``--series-1`` and so on."""
 
 Numbers = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series; `values` are the newest samples, oldest first, of which None is unknown."""
+    """One series in the colour with this number; `values` are the newest samples, oldest first, None where unknown."""
 
     name: str
     values: Numbers
+    hue: int
     filled: bool = False
 
     @property
@@ -30,15 +32,10 @@ class Line:
         return self.values[-1] if self.values else None
 
 
-def colour(number: int) -> str:
-    """The colour of the series with this number, from 0."""
-    return COLOURS[number % len(COLOURS)]
-
-
 def last_points(columns: Mapping[str, Numbers], name: str, scale: float = 1.0) -> list[float | None]:
-    """The newest `POINTS` of a column in another unit, rounded to four digits, with unknowns before the first."""
+    """The newest `POINTS` of a column in another unit, rounded to five digits, with unknowns before the first."""
     newest = columns.get(name, ())[-POINTS:]
-    scaled = [None if value is None else float(f"{value * scale:.4g}") for value in newest]
+    scaled = [None if value is None else float(f"{value * scale:.5g}") for value in newest]
     return [None] * (POINTS - len(scaled)) + scaled
 
 
@@ -51,11 +48,12 @@ def chart_options(lines: Sequence[Line], *, most: float | None = None) -> dict[s
         "tooltip": _TOOLTIP,
         "xAxis": _TIME_AXIS,
         "yAxis": _VALUE_AXIS | {"max": most},
-        "series": [_series(line, number) for number, line in enumerate(lines)],
+        "series": [_series(line) for line in lines],
     }
 
 
-def _series(line: Line, number: int) -> dict[str, Any]:
+def _series(line: Line) -> dict[str, Any]:
+    colour = f"var(--series-{line.hue % HUES + 1})"
     return {
         "type": "line",
         "name": line.name,
@@ -63,9 +61,9 @@ def _series(line: Line, number: int) -> dict[str, Any]:
         "showSymbol": False,
         "silent": True,
         "emphasis": {"disabled": True},
-        "itemStyle": {"color": colour(number)},
-        "lineStyle": {"color": colour(number), "width": 1.5},
-        "areaStyle": {"color": colour(number), "opacity": 0.12 if line.filled else 0},
+        "itemStyle": {"color": colour},
+        "lineStyle": {"color": colour, "width": 1.5},
+        "areaStyle": {"color": colour, "opacity": 0.12 if line.filled else 0},
     }
 
 
@@ -80,7 +78,7 @@ _TIME_AXIS = {
     "axisLabel": _LABEL
     | {
         ":interval": f"(i) => ({POINTS - 1} - i) % 60 === 0 && i > 20",
-        ":formatter": "(v) => parseInt(v) === 0 ? 'now' : `${parseInt(v) / 60} min`",
+        ":formatter": "(v) => parseInt(v) === 0 ? 'now' : `−${parseInt(v) / 60} min`",
         "alignMaxLabel": "right",
     },
 }
@@ -101,4 +99,4 @@ _TOOLTIP = {
     "axisPointer": {"lineStyle": {"color": "var(--dim)"}},
 }
 
-__all__ = ["COLOURS", "POINTS", "Line", "Numbers", "chart_options", "colour", "last_points"]
+__all__ = ["HUES", "POINTS", "Line", "Numbers", "chart_options", "last_points"]

@@ -99,7 +99,8 @@ def _facts(node: Value) -> tuple[tuple[str, str], ...]:
     facts = {
         "Prefill": f"{words.speed(node['prefill_tokens_per_second'])} tokens/s",
         "Jobs": f"{load.get('running', 0)} running, {load.get('queued', 0)} queued",
-        "Memory": f"{words.size(memory.get('footprint_bytes'))} taken, {words.size(node['free_memory_bytes'])} free",
+        "Memory taken": words.size(memory.get("footprint_bytes")),
+        "Memory free": words.size(node["free_memory_bytes"]),
         "Version": words.plain(node["version"]),
     }
     if node["prefill_tokens_per_second"] is None:

@@ -9,11 +9,13 @@ from typing import Any
 from nicegui.elements.echart import EChart
 
 from kakeya_ops.dashboard import words
-from kakeya_ops.dashboard.charts import Line, chart_options, last_points
+from kakeya_ops.dashboard.charts import HUES, Line, chart_options, last_points
 from kakeya_ops.dashboard.elements import Box, Rows, Section, Words, attribute
 from kakeya_ops.dashboard.reading import Reading
 
 _MIB = 1024.0 * 1024.0
+_HERE, _PEERS, _DECODE = 0, 3, 2
+"""The colours of the page for what the head computes, what others do, and what is decoded."""
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,11 @@ def plots(series: Any) -> dict[str, Plot]:
     return {
         "throughput": Plot(
             (
-                Line("prefill here", last_points(values, "prefill_local_tokens_per_second"), filled=True),
-                Line("prefill from peers", last_points(values, "prefill_remote_tokens_per_second"), filled=True),
-                Line("decode", last_points(values, "decode_tokens_per_second"), filled=True),
+                Line("prefill here", last_points(values, "prefill_local_tokens_per_second"), _HERE, filled=True),
+                Line(
+                    "prefill from peers", last_points(values, "prefill_remote_tokens_per_second"), _PEERS, filled=True
+                ),
+                Line("decode", last_points(values, "decode_tokens_per_second"), _DECODE, filled=True),
             ),
             "tokens/s",
         ),
@@ -68,14 +72,15 @@ def plots(series: Any) -> dict[str, Plot]:
 
 
 def _latency(values: Any, name: str) -> Plot:
-    lines = [Line(f"p{rank}", last_points(values, f"{name}_p{rank}", 1000)) for rank in (50, 95, 99)]
+    ranks = enumerate((50, 95, 99))
+    lines = [Line(f"p{rank}", last_points(values, f"{name}_p{rank}", 1000), hue) for hue, rank in ranks]
     return Plot(lines, "ms")
 
 
 def _by_node(nodes: Any, name: str) -> Plot:
     scaled = {node: last_points(columns, name, 1 / _MIB) for node, columns in nodes.items()}
     known = {node: values for node, values in scaled.items() if any(value is not None for value in values)}
-    return Plot([Line(words.plain(node), values) for node, values in known.items()], "MiB")
+    return Plot([Line(words.plain(node), values, hue) for hue, (node, values) in enumerate(known.items())], "MiB")
 
 
 class _Figure:
@@ -94,7 +99,7 @@ class _Figure:
 
     def show(self, plot: Plot) -> None:
         self._unit.say(plot.unit)
-        now = [(number, line.name, plot.write(line.newest)) for number, line in enumerate(plot.lines)]
+        now = [(line.hue, line.name, plot.write(line.newest)) for line in plot.lines]
         self._legend.show(now)
         self._chart.props["options"] = chart_options(plot.lines)
         said = ", ".join(f"{name} {value}" for _, name, value in now if value != words.UNKNOWN)
@@ -110,8 +115,8 @@ class _LegendItem:
             self._name, self._value = Words("span", "", "name"), Words("span", "", "figure")
 
     def show(self, value: tuple[int, str, str]) -> None:
-        number, name, figure = value
-        self._swatch.classes(replace=f"swatch series-{number % 6 + 1}")
+        hue, name, figure = value
+        self._swatch.classes(replace=f"swatch series-{hue % HUES + 1}")
         self._name.say(name)
         self._value.say(figure)
 

@@ -24,6 +24,8 @@ from kakeya_ops.dashboard.totals import Counters, Totals
 
 MOST_VIEWERS = 16
 PERIOD_SECONDS = 1.0
+_CONNECT_SECONDS = 15.0
+"""How long a page may take to connect after it was sent; later it is held to be nobody's."""
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#2f7d74" '
     'd="M29 16C18 17 12 20 6 28 8 19 8 13 6 4c6 8 12 11 23 12z"/></svg>'
@@ -45,6 +47,7 @@ async def open_page_app(viewing: Viewing) -> AsyncIterator[ASGIApp]:
 
     @ui.page("/", title="Kakeya", response_timeout=10)
     def index(request: Request) -> Response | None:
+        Client.prune_instances(client_age_threshold=_CONNECT_SECONDS)
         if len(Client.instances) > MOST_VIEWERS:
             return PlainTextResponse("The dashboard has as many viewers as it may have.", 503)
         _Page(viewing, request.state.tenant, request.state.session)

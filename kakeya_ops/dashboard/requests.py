@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +93,7 @@ class LastRequests:
 
 
 _STEPS = ("queue", "lookup", "compute", "transfer", "import", "suffix", "first token")
+_OF_THE_HEAD = frozenset(_STEPS) - {"compute", "transfer"}
 
 
 def _step_legend() -> None:
@@ -130,7 +132,7 @@ class _RequestRow:
         self._gain.classes(replace=f"gain {_GAINS.get(request['gain'], 'plain')}")
         self._figures.say(_figures(request))
         self._sentence.say(words.plain(request["gain_sentence"]))
-        spans = [_span(span, request["timeline"]) for span in request["timeline"]]
+        spans = lay_out(request["timeline"])
         self._draw(spans)
         self._steps.show(spans)
 
@@ -162,12 +164,17 @@ class Span:
     detail: str
 
 
-def _span(span: Value, timeline: list[dict[str, Any]]) -> Span:
+def lay_out(timeline: Sequence[Value]) -> list[Span]:
+    """The steps of `timeline` beneath each other on one scale, each wide enough to be seen."""
     whole = max((one["began_seconds"] + one["seconds"] for one in timeline), default=0.0) or 1.0
-    left = min(max(100 * span["began_seconds"] / whole, 0.0), 100.0)
-    width = min(max(100 * span["seconds"] / whole, _LEAST_WIDTH), 100.0 - min(left, 100.0 - _LEAST_WIDTH))
-    lane = words.plain(span["node"]) + (" → here" if span["step"] == "transfer" else "")
-    return Span(span["step"], lane, left, width, words.duration(span["seconds"]), words.plain(span["detail"]))
+    return [_span(one, 100 / whole) for one in timeline]
+
+
+def _span(step: Value, scale: float) -> Span:
+    left = min(step["began_seconds"] * scale, 100 - _LEAST_WIDTH)
+    width = min(max(step["seconds"] * scale, _LEAST_WIDTH), 100 - left)
+    lane = words.plain(step["node"]) + (" → head" if step["step"] == "transfer" else "")
+    return Span(step["step"], lane, left, width, words.duration(step["seconds"]), words.plain(step["detail"]))
 
 
 class _Step:
@@ -178,9 +185,9 @@ class _Step:
             self._detail = Words("span", "", "detail")
 
     def show(self, value: Span) -> None:
-        self._name.say(value.step if value.lane.find("→") < 0 else "transfer")
+        self._name.say(value.step)
         self._took.say(value.took)
-        self._detail.say(f"{value.lane}: {value.detail}")
+        self._detail.say(value.detail if value.step in _OF_THE_HEAD else f"{value.lane}: {value.detail}")
 
     def delete(self) -> None:
         self._item.delete()
@@ -206,4 +213,4 @@ def _css(step: str) -> str:
     return step.replace(" ", "-") if step in _STEPS else "other"
 
 
-__all__ = ["LastRequests", "LiveRequests", "Span"]
+__all__ = ["LastRequests", "LiveRequests", "Span", "lay_out"]

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any
 
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from kakeya_ops.dashboard.mount import dashboard
+from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.server import Server, Site, bind
 
 MARKUP = '<img src=x onerror="window.taken=1"><script>window.taken=1</script>'
 TEMPLATE = "{{constructor.constructor('window.taken=1')()}} ${window.taken=1} `"
@@ -175,4 +184,21 @@ def _request(number: int, now: float) -> dict[str, Any]:
     }
 
 
-__all__ = ["MARKUP", "SCRIPTED", "TEMPLATE", "TURNED", "HostileHead"]
+async def _viewers(request: Request) -> JSONResponse:
+    client = sys.modules.get("nicegui.client")
+    return JSONResponse(len(client.Client.instances) if client else None)
+
+
+def serve(port: int) -> None:
+    """Serve the dashboard of a `HostileHead` on loopback, and at ``/viewers`` how many look; null before the first."""
+    with dashboard(HostileHead(), ApiSettings()) as routes, bind("127.0.0.1", port) as listener:
+        app = Starlette(routes=[*routes, Route("/viewers", _viewers)])
+        Server([Site("api", app, [listener], websockets=True)]).run(
+            lambda: sys.stderr.write("is ready at last\n") and None
+        )
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
+
+__all__ = ["MARKUP", "SCRIPTED", "TEMPLATE", "TURNED", "HostileHead", "serve"]

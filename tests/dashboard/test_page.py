@@ -1,0 +1,175 @@
+"""The page in a real browser, over a real fleet, and over a head whose every text is hostile."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser
+
+from dashboard.conftest import API_KEY, Watched, check, viewers, watch
+from dashboard.hostile import MARKUP, TEMPLATE
+from flows.heads import wait_until
+from flows.loopback import LoopbackFleet
+from flows.prompts import fresh_prompt
+from kakeya_ops.dashboard.page import MOST_VIEWERS
+
+pytestmark = pytest.mark.system("chromium")
+
+
+def figure(seen: Watched, name: str) -> int:
+    """The number that the page shows as `name`."""
+    found = re.match(r"[\d,]+", seen.text(f"[data-value={name}]"))
+    assert found, seen.text(f"[data-value={name}]")
+    return int(found[0].replace(",", ""))
+
+
+def wait_for_summary(seen: Watched, fleet: LoopbackFleet) -> dict[str, Any]:
+    """What the API says, once the page says the same of requests and decoded tokens."""
+    summary = fleet.head.get("/v1/network/summary")
+    wanted = [f"{summary['counters'][name]:,}" for name in ("requests", "tokens_decoded")]
+    script = "['requests', 'tokens_decoded'].map(n => document.querySelector(`[data-value=${n}]`).textContent)"
+    seen.expect(f"JSON.stringify({script}) === JSON.stringify({wanted!r})", f"{wanted}")
+    return summary
+
+
+def test_updates_come_without_a_reload(seen: Watched, fleet: LoopbackFleet) -> None:
+    wait_for_summary(seen, fleet)
+    before = figure(seen, "requests")
+    seen.page.evaluate("window.same = true")
+    fleet.head.complete(fresh_prompt(100))
+    assert wait_for_summary(seen, fleet)["counters"]["requests"] == before + 1
+    assert figure(seen, "requests") == before + 1
+    assert seen.page.evaluate("window.same")
+
+
+def test_a_worker_that_dies_is_shown_within_its_cards_expiry(seen: Watched, fleet: LoopbackFleet) -> None:
+    expiry = fleet.card("worker").ttl_seconds
+    seen.expect("document.querySelector('.peer .state').textContent === 'usable'", "the worker")
+    fleet.end("worker")
+    seen.expect("document.querySelector('.peer .state').textContent === 'unreachable'", "its end", expiry + 2)
+    assert seen.text(".peer .trouble")
+    assert seen.text(".status") == "Worker is unreachable"
+    fleet.restart("worker")
+    seen.expect("document.querySelector('.status').textContent === 'Every node is usable'", "its return")
+
+
+def test_whoever_listens_or_types_finds_everything(seen: Watched) -> None:
+    page = seen.page
+    assert page.locator("main").count() == page.locator("header").count() == page.locator("h1").count() == 1
+    assert page.locator("html").get_attribute("lang") == "en-US"
+    headings = seen.texts("h2")
+    assert headings == ["Totals", "Fleet", "The last five minutes", "Under way", "Last requests", "All counters"]
+    for number, heading in enumerate(headings):
+        assert page.get_by_role("region", name=heading, exact=True).count() >= 1, number
+    assert page.locator("table").count() == page.locator("table > caption").count() == 2
+    for chart in page.locator(".plot").all():
+        assert chart.get_attribute("role") == "img"
+        assert re.search(r", now: .+", chart.get_attribute("aria-label") or "")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Log out"
+    page.locator("#counters summary").focus()
+    page.keyboard.press("Enter")
+    assert page.locator("#counters table").is_visible()
+    page.keyboard.press("Enter")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_it_fits_the_screen_and_follows_the_systems_scheme(
+    seen: Watched, fleet: LoopbackFleet, scheme: Any, width: int
+) -> None:
+    seen.page.emulate_media(color_scheme=scheme)
+    seen.page.set_viewport_size({"width": width, "height": 900})
+    fleet.head.complete(fresh_prompt(300), "remote")
+    wait_for_summary(seen, fleet)
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+    ground, text = seen.page.evaluate(
+        "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    )
+    assert (_lightness(ground) > _lightness(text)) is (scheme == "light")
+    seen.keep(f"{scheme}-{width}")
+    seen.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def _lightness(colour: str) -> int:
+    return sum(map(int, re.findall(r"\d+", colour)[:3]))
+
+
+def test_the_door_of_a_real_head(browser: Browser, fleet: LoopbackFleet) -> None:
+    context = browser.new_context(color_scheme="light", viewport={"width": 400, "height": 700})
+    watched = watch(context)
+    watched.page.goto(fleet.head.url)
+    assert watched.page.url == f"{fleet.head.url}/login"
+    watched.keep("login")
+    watched.page.get_by_label("API key").fill("not-the-key-of-this-head")
+    watched.page.get_by_role("button", name="Log in").click()
+    assert "none of this head's API keys" in watched.page.get_by_role("alert").inner_text()
+    assert context.cookies() == []
+    watched.page.get_by_label("API key").fill(API_KEY)
+    watched.page.get_by_role("button", name="Log in").click()
+    watched.page.get_by_role("heading", name="Totals").wait_for()
+    [cookie] = context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
+    assert watched.page.evaluate("document.cookie") == ""
+    assert API_KEY not in watched.page.content()
+    watched.page.get_by_role("button", name="Log out").click()
+    watched.page.get_by_label("API key").wait_for()
+    assert watched.page.url == f"{fleet.head.url}/login"
+    watched.faults = [fault for fault in watched.faults if "401" not in fault]  # the wrong key
+    check(watched, fleet.head.url)
+    context.close()
+
+
+@pytest.fixture
+def look(browser: Browser, hostile_url: str) -> Iterator[Callable[[], Watched]]:
+    """Opens the hostile head's dashboard in a window of its own."""
+    contexts = []
+
+    def open_window() -> Watched:
+        contexts.append(browser.new_context(color_scheme="light", viewport={"width": 1280, "height": 900}))
+        watched = watch(contexts[-1])
+        watched.page.goto(hostile_url)
+        watched.expect("document.querySelector('[data-value=requests]')?.textContent === '1,204'", "a figure", 40)
+        return watched
+
+    yield open_window
+    for context in contexts:
+        context.close()
+
+
+def test_values_are_text_and_never_anything_else(look: Callable[[], Watched], hostile_url: str) -> None:
+    watched = look()
+    page = watched.page
+    for plot in page.locator(".plot").all():
+        plot.hover()
+    assert page.evaluate("window.taken") is None
+    assert page.locator("main img, main script").count() == 0
+    assert MARKUP in watched.text(".peer:nth-child(2) h3")
+    assert TEMPLATE in watched.text(".peer:nth-child(2) .trouble")
+    assert MARKUP in watched.text(".request .sentence")
+    page.set_viewport_size({"width": 400, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    watched.keep("hostile-400")
+    check(watched, hostile_url)
+
+
+def test_a_viewer_who_is_gone_is_forgotten(look: Callable[[], Watched], hostile_url: str) -> None:
+    wait_until(lambda: not viewers(hostile_url), "the end of earlier viewers", 20)
+    watched = look()
+    assert viewers(hostile_url) == 1
+    watched.page.close()
+    wait_until(lambda: viewers(hostile_url) == 0, "forgetting", 20)
+
+
+def test_viewers_are_bounded(hostile_url: str) -> None:
+    codes = [httpx.get(hostile_url, timeout=40).status_code for _ in range(MOST_VIEWERS + 2)]
+    assert codes[0] == 200
+    assert codes[-1] == 503
+    # None of these has connected, so that their places are soon free again.
+    deadline = time.monotonic() + 30
+    wait_until(lambda: httpx.get(hostile_url, timeout=40).status_code == 200, "room", deadline - time.monotonic())
