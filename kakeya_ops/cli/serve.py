@@ -12,7 +12,6 @@ import typer
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.standard_input import stop_when_input_ends
 from kakeya_ops.inventory import find_inventory, load_inventory
-from kakeya_ops.serving.logs import set_up_logs
 from kakeya_ops.views.printer import Printer
 
 app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
@@ -44,6 +43,8 @@ def serve(
     ] = False,
 ) -> None:
     """Run one node of the fleet in this process, until SIGTERM or Ctrl-C."""
+    from kakeya_ops.serving.logs import set_up_logs
+
     set_up_logs(app_context(ctx).verbose)
     if stop_at_eof:
         stop_when_input_ends()
