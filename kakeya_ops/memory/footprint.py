@@ -96,10 +96,11 @@ def _largest_chunks(load: Workload, rule: MlxRule) -> list[tuple[int, int]]:
 
     No chunk is taken for so short that another kernel would be chosen for it.
     """
-    whole, rest = divmod(load.context_tokens, load.step)
+    tokens = max(load.context_tokens, 1)
+    whole, rest = divmod(tokens, load.step)
     chunks = [(load.step, whole * load.step)] if whole else []
     least = min(load.step, rule.vector_tokens + 1)
-    return [*chunks, (max(rest, least), load.context_tokens)] if rest else chunks
+    return [*chunks, (max(rest, least), tokens)] if rest else chunks
 
 
 def _pool(load: Workload) -> Term:

@@ -19,6 +19,8 @@ from kakeya_ops.model.files import read_json_object
 _REPACKED = ("weight_scale_inv", "_scale_inv", "weight_packed", ".qweight", ".qzeros")
 """Ends of names that only occur in checkpoints which mlx-lm unpacks while it loads them, to another size."""
 _WITHOUT_METHOD = "its quantization_config has no quant_method"
+_UNCHANGED_METHODS = ("mxfp4", "mxfp8")
+"""Formats whose packed tensors MLX uses as they are."""
 _SIDE_TENSORS = ("A_log", "dt_bias", ".D", "e_score_correction_bias", "sinks", "global_scale", ".gate.weight")
 """Ends of names whose type may be wider than that of the activations without widening them."""
 
@@ -91,10 +93,15 @@ def _check_loadable(directory: ModelDirectory, config: Config) -> None:
         raise config.unknown("it brings its own model_file, which Kakeya never runs")
     if config.has("quantization"):
         return
-    method = config.section("quantization_config")
-    if method is not None and not method.has("quant_method"):
+    nested = config.section("text_config")
+    method = config.section("quantization_config") or (nested and nested.section("quantization_config"))
+    if method is None:
+        if directory.modelopt is not None:
+            raise config.unknown("the size of its ModelOpt weights once mlx-lm has repacked them")
+        return
+    if not method.has("quant_method"):
         raise ModelDirectoryError(f"{directory.path} cannot be loaded by mlx-lm: {_WITHOUT_METHOD}")
-    if method is not None and method.values["quant_method"] not in ("mxfp4", "mxfp8"):
+    if method.values["quant_method"] not in _UNCHANGED_METHODS:
         raise config.unknown(f"the size of {method.values['quant_method']!r:.40} weights once mlx-lm has repacked them")
 
 

@@ -348,6 +348,7 @@ def test_a_quantization_config_without_its_method_would_not_load(tmp_path: Path)
         ({"num_hidden_layers": {"__float__": "NaN"}}, "num_hidden_layers"),
         ({"num_hidden_layers": -3}, "num_hidden_layers"),
         ({"quantization_config": {"quant_method": "awq"}}, "'awq' weights"),
+        ({"text_config": {"quantization_config": {"quant_method": "gptq"}}}, "'gptq' weights"),
         ({"layer_types": ["full_attention", "mystery"]}, "'mystery'"),
     ],
     ids=lambda value: value if isinstance(value, str) else next(iter(value)),
@@ -362,6 +363,13 @@ def test_fp8_and_awq_tensors_are_unknown_because_they_are_unpacked_while_loading
     named = {**tensors(), "model.layers.0.mlp.up_proj.weight_scale_inv": ("F32", [1, 1])}
     with pytest.raises(FootprintUnknown, match="repacked"):
         read_shape(write_checkpoint(tmp_path / "model", LLAMA, named))
+
+
+def test_modelopt_weights_are_read_of_in_their_own_file_and_unknown(tmp_path: Path) -> None:
+    path = write_checkpoint(tmp_path / "model", LLAMA, tensors())
+    (path / "hf_quant_config.json").write_text(json.dumps({"quantization": {"quant_algo": "NVFP4"}}))
+    with pytest.raises(FootprintUnknown, match="ModelOpt"):
+        read_shape(path)
 
 
 def test_tagged_floats_do_not_stop_the_reader(tmp_path: Path) -> None:
