@@ -148,6 +148,7 @@ def test_a_cache_delivers_what_was_put_there(fleet: LoopbackFleet) -> None:
     arrivals: list[BlockArrival] = []
     fleet.peer("head").fetch(fleet.identity.digest, wanted, arrivals.append)
     parts = [(PartKey(arrival.hash, arrival.part), arrival.stored) for arrival in arrivals]
+    fleet.wait_ready("store")
     assert fleet.peer("store").put_blocks(fleet.identity.digest, parts) == blocks
     fleet.head.wait_for_peer("store")
     answer, receipt = fleet.head.complete(prompt, "remote", "skip-local-pool")
@@ -224,10 +225,13 @@ def test_tenants_never_share_a_hit(fleet: LoopbackFleet) -> None:
         second.close()
 
 
+KINDS = ("nodes", "summary", "prefill", "tokens", "topology", "series", "events")
+
+
 def test_without_a_key_nothing_is_told(fleet: LoopbackFleet) -> None:
     nobody = Head(fleet.head.port, fleet.key, "a-key-that-nobody-has")
     try:
-        for path in (*(f"/v1/network/{what}" for what in ("nodes", "summary", "prefill", "tokens")), "/metrics"):
+        for path in (*(f"/v1/network/{what}" for what in KINDS), "/metrics"):
             assert nobody.client._http.get(path).status_code == 401
         assert nobody.client.healthy()
     finally:
