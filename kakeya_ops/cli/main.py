@@ -33,7 +33,7 @@ from kakeya_ops.errors import EnvironmentFault, ExitCode, KakeyaError
 from kakeya_ops.views.printer import Printer
 
 _FLAGS = frozenset({"--json", "--no-color", "--verbose", "-v", "-vv"})
-_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
+_DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 """Which are never a bug of the program that meets them."""
 
 

@@ -61,6 +61,11 @@ class FleetPlan:
         """The worker's peer port."""
         return f"http://{LOOPBACK}:{self.worker_port}"
 
+    @property
+    def environment(self) -> tuple[str, ...]:
+        """What the nodes' environment has besides this process's: what is remembered of a model goes with the model."""
+        return (f"XDG_CACHE_HOME={self.directory / 'cache'}",) if self.model.is_relative_to(self.directory) else ()
+
     def to_yaml(self) -> str:
         """The inventory's text.
 
@@ -138,7 +143,7 @@ def write_fleet(directory: Path, model: Path, api_port: int | None = None) -> Fl
 
     Raises `EnvironmentFault` if `api_port` is taken or the directory cannot be written.
     """
-    plan = FleetPlan(directory, model.resolve(), *choose_ports(3, api_port))
+    plan = FleetPlan(directory.resolve(), model.resolve(), *choose_ports(3, api_port))
     write_fleet_key(plan.key_file)
     try:
         plan.inventory.write_text(plan.to_yaml(), encoding="utf-8")
@@ -236,8 +241,9 @@ class DemoFleet:
         self.stop()
 
     def _start(self, role: str, name: str) -> Child:
-        command = [sys.executable, "-m", "kakeya_ops.cli.start", "--inventory", str(self.plan.inventory)]
-        return Child(name, [*command, "serve", "--stop-at-eof", role, name], self.plan.directory / f"{name}.log")
+        program = ("env", *self.plan.environment, sys.executable, "-m", "kakeya_ops.cli.start")
+        words = ("--inventory", str(self.plan.inventory), "serve", "--stop-at-eof", role, name)
+        return Child(name, [*program, *words], self.plan.directory / f"{name}.log")
 
     def stop(self) -> None:
         """End every process: SIGTERM first, SIGKILL for what is left after a grace."""

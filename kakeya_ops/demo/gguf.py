@@ -63,7 +63,8 @@ def convert_llama_gguf(source: Path, out: Path) -> None:
     """Write the model in `source` to the existing directory `out`, with float32 scales and norms.
 
     Scales stay float32 because MLX's quantized matrix product on a CPU is ten times slower with 16-bit ones. Raises
-    `InputError` if `source` is not a llama GGUF file of the tensor kinds that MLX reads.
+    `InputError` if `source` is not a llama GGUF file of the tensor kinds that MLX reads, `OSError` if `out` cannot be
+    written.
     """
     try:
         loaded: Any = mx.load(str(source), format="gguf", return_metadata=True)
@@ -76,8 +77,10 @@ def convert_llama_gguf(source: Path, out: Path) -> None:
     weights = llama_weights(raw, fields)
     tokenizer = llama_tokenizer(fields)
     config = llama_config(fields, weights)
-    mx.save_safetensors(str(out / "model.safetensors"), weights, metadata={"format": "mlx"})
-    tokenizer.save(str(out / "tokenizer.json"))
+    # Through files of Python's own, whose errors have a reason.
+    with (out / "model.safetensors").open("wb") as file:
+        mx.save_safetensors(file, weights, metadata={"format": "mlx"})
+    (out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     _write_json(out / "config.json", config)
     _write_json(out / "tokenizer_config.json", tokenizer_settings(fields))
 

@@ -20,7 +20,7 @@ from kakeya_ops.demo.fleet import (
 )
 from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.demo.smollm2 import prepare_smollm2
-from kakeya_ops.errors import PeerError
+from kakeya_ops.errors import EnvironmentFault, PeerError
 from kakeya_ops.model.directory import ModelDirectory
 from kakeya_ops.secret import read_fleet_keys
 from kakeya_ops.settings import user_cache_folder
@@ -139,7 +139,13 @@ def choose_model(wanted: str | None, directory: Path, view: DemoView) -> Path:
 def _make_tiny(out: Path) -> Path:
     from kakeya_ops.demo.tiny_model import make_tiny_llama
 
-    return make_tiny_llama(out)
+    try:
+        return make_tiny_llama(out)
+    except OSError as error:
+        raise EnvironmentFault(
+            f"cannot write a model to {out}: {error.strerror or error}",
+            hint="point TMPDIR at a writable directory with room",
+        ) from error
 
 
 def _await_fleet(fleet: DemoFleet, view: DemoView) -> None:

@@ -150,7 +150,8 @@ def write_byte_tokenizer(out: Path, context_tokens: int, *, script: Sequence[str
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in SPECIALS])
     tokenizer.add_tokens([AddedToken(s, normalized=False, special=False) for s in scripted])
-    tokenizer.save(str(out / "tokenizer.json"))
+    # The tokenizer's own way to save raises no `OSError`, and MLX's no reason, where the disk is full.
+    (out / "tokenizer.json").write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "bos_token": TURN,
@@ -246,7 +247,8 @@ def write_model(out: Path, config: Mapping[str, Any], recipe: Recipe, *, seed: i
         for (name, shape), key in zip(shapes.items(), keys, strict=True)
     }
     mx.eval(weights)
-    mx.save_safetensors(str(out / "model.safetensors"), weights, metadata={"format": "mlx"})
+    with (out / "model.safetensors").open("wb") as file:
+        mx.save_safetensors(file, weights, metadata={"format": "mlx"})
     (out / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
 
 

@@ -1,7 +1,8 @@
 """Revisions of a model directory: digests over contents, which for shards are remembered while they do not change.
 
 A manifest in the user's cache folder keeps each shard's size, modification time and digest. It only saves time: when
-it is missing, damaged or cannot be written, everything is computed again.
+it is missing, damaged or cannot be written, everything is computed again. Whoever writes one removes those of model
+directories that are gone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from kakeya_ops.model.directory import ModelDirectory
 from kakeya_ops.model.files import read_json_object
 from kakeya_ops.settings import user_cache_folder
 
-_MANIFEST_VERSION = 1
+_MANIFEST_VERSION = 2
+_MOST_MANIFESTS = 256
 _SETTLED_NS = 2_000_000_000
 """A file changed again within this time may keep its modification time, so a younger one is not remembered."""
 _HASHING_THREADS = 4
@@ -46,6 +48,14 @@ class _Remembered:
     sha256: str
 
 
+@dataclass(frozen=True)
+class _Manifest:
+    """The file `path` about the model directory `directory`."""
+
+    path: Path
+    directory: str
+
+
 def read_revision(directory: ModelDirectory, manifests: Path | None = None) -> Revision:
     """The revision of what `directory` holds now; reads every shard that changed since the last time.
 
@@ -64,7 +74,7 @@ def read_shard_digests(directory: ModelDirectory, manifests: Path | None = None)
     folder = manifests or user_cache_folder() / "manifests"
     place = str(directory.path.resolve())
     manifest = folder / f"{hashlib.sha256(os.fsencode(place)).hexdigest()[:32]}.json"
-    return _shard_digests(directory.shards, manifest)
+    return _shard_digests(directory.shards, _Manifest(manifest, place))
 
 
 def hash_file(path: Path) -> str:
@@ -86,13 +96,14 @@ def _digest_json(value: Any) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def _shard_digests(shards: tuple[Path, ...], manifest: Path) -> dict[str, str]:
-    known = _read_manifest(manifest)
+def _shard_digests(shards: tuple[Path, ...], manifest: _Manifest) -> dict[str, str]:
+    known = _read_manifest(manifest.path)
     with ThreadPoolExecutor(_HASHING_THREADS) as threads:  # hashing lets go of the interpreter lock
         entries = dict(zip(shards, threads.map(lambda shard: _hash_shard(shard, known), shards), strict=True))
     lasting = {shard.name: entry for shard, entry in entries.items() if _is_settled(entry)}
     if lasting != known:
         _write_manifest(manifest, lasting)
+        _prune(manifest.path.parent)
     return {shard.name: entry.sha256 for shard, entry in entries.items()}
 
 
@@ -147,9 +158,14 @@ def _read_manifest(path: Path) -> dict[str, _Remembered]:
         return {}
 
 
-def _write_manifest(path: Path, shards: Mapping[str, _Remembered]) -> None:
+def _write_manifest(manifest: _Manifest, shards: Mapping[str, _Remembered]) -> None:
     """Replace the manifest in one step. Where that is not possible the next start hashes again."""
-    document = {"version": _MANIFEST_VERSION, "shards": {name: asdict(entry) for name, entry in shards.items()}}
+    path = manifest.path
+    document = {
+        "version": _MANIFEST_VERSION,
+        "directory": manifest.directory,
+        "shards": {name: asdict(entry) for name, entry in shards.items()},
+    }
     with suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".manifest-")
@@ -159,6 +175,29 @@ def _write_manifest(path: Path, shards: Mapping[str, _Remembered]) -> None:
             Path(name).replace(path)
         except OSError:
             Path(name).unlink(missing_ok=True)
+
+
+def _prune(folder: Path) -> None:
+    """Remove manifests of directories that are gone, those of which that cannot be told, and the oldest of too many."""
+    with suppress(OSError):
+        newest_first = sorted(folder.glob("*.json"), key=_mtime_ns, reverse=True)
+        for index, path in enumerate(newest_first):
+            if index >= _MOST_MANIFESTS or not _is_needed(path):
+                path.unlink(missing_ok=True)
+
+
+def _mtime_ns(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:  # another process prunes too
+        return 0
+
+
+def _is_needed(path: Path) -> bool:
+    try:
+        return os.path.isdir(json.loads(path.read_bytes())["directory"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 __all__ = ["Revision", "hash_file", "read_revision", "read_shard_digests"]

@@ -73,6 +73,13 @@ def test_the_inventory_is_a_valid_one(plan: FleetPlan) -> None:
     assert len({plan.api_port, plan.head_port, plan.worker_port}) == 3
 
 
+def test_nodes_remember_a_model_that_is_made_on_the_spot_beside_it(tmp_path: Path) -> None:
+    made, given = tmp_path / "demo", tmp_path / "model"
+    made.mkdir()
+    assert write_fleet(made, made / "tiny").environment == (f"XDG_CACHE_HOME={made}/cache",)
+    assert write_fleet(made / "other", given).environment == ()
+
+
 def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFault, match="cannot write"):
         write_fleet(tmp_path / "file-not-there" / "\0", tmp_path) if False else write_fleet(

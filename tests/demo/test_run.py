@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from kakeya_ops.demo.run import SMOLLM2, choose_model
-from kakeya_ops.errors import ExitCode, ModelDirectoryError
+from kakeya_ops.errors import EnvironmentFault, ExitCode, ModelDirectoryError
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "kakeya_ops.cli.main")
@@ -102,6 +102,7 @@ def test_the_demo_proves_that_the_worker_computed(tmp_path: Path) -> None:
     assert "failed" not in out
     assert "unknown" not in out
     assert "prefer_remote" in running.messages
+    assert [path.name for path in tmp_path.iterdir()] == ["messages.txt"]
 
 
 @pytest.mark.slow
@@ -191,6 +192,21 @@ def test_a_tiny_model_is_made_where_none_is_named(tmp_path: Path) -> None:
     assert choose_model(str(tmp_path / "tiny-llama"), tmp_path, Silent()) == tmp_path / "tiny-llama"
     with pytest.raises(ModelDirectoryError):
         choose_model(str(tmp_path), tmp_path, Silent())
+
+
+def test_no_place_for_the_tiny_model_is_told() -> None:
+    with pytest.raises(EnvironmentFault, match="cannot write a model to /proc/none/tiny-llama") as caught:
+        choose_model(None, Path("/proc/none"), Silent())
+    assert "TMPDIR" in str(caught.value.hint)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
+def test_a_disk_without_room_for_the_tiny_model_is_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "tiny-llama").mkdir()
+    (tmp_path / "tiny-llama" / name).symlink_to("/dev/full")
+    with pytest.raises(EnvironmentFault, match="tiny-llama: No space left on device"):
+        choose_model(None, tmp_path, Silent())
 
 
 @pytest.mark.real_model

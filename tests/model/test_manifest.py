@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 
 from kakeya_ops.errors import ModelDirectoryError
 from kakeya_ops.model import ModelDirectory, Revision, read_revision
+from kakeya_ops.model import manifest as manifest_module
 from kakeya_ops.model.manifest import hash_file, read_shard_digests
 
 MakeModel = Callable[..., Path]
@@ -126,7 +128,7 @@ def test_a_shard_written_just_now_is_not_remembered(make_model: MakeModel, manif
 
 @pytest.mark.parametrize(
     "damage",
-    ["", "[]", "{", '{"version": 0, "shards": {}}', '{"version": 1}', '{"version": 1, "shards": {"a": 1}}', "\udcff"],
+    ["", "[]", "{", '{"version": 1, "shards": {}}', '{"version": 2}', '{"version": 2, "shards": {"a": 1}}', "\udcff"],
 )
 def test_a_damaged_manifest_is_made_anew(make_model: MakeModel, manifests: Path, damage: str) -> None:
     path = make_model()
@@ -165,6 +167,43 @@ def test_manifests_are_replaced_whole(make_model: MakeModel, manifests: Path) ->
             age(path, later_ns)
             revision(path, manifests)
     assert sorted(file.suffix for file in manifests.iterdir()) == [".json", ".json"]
+
+
+def remember(path: Path, manifests: Path) -> Path:
+    """The manifest of the model in `path`."""
+    before = set(manifests.glob("*")) if manifests.exists() else set()
+    age(path)
+    revision(path, manifests)
+    (manifest,) = set(manifests.iterdir()) - before
+    return manifest
+
+
+def test_manifests_of_directories_that_are_gone_are_removed(make_model: MakeModel, manifests: Path) -> None:
+    gone, stays = make_model("gone"), make_model("stays")
+    of_gone, of_stays = remember(gone, manifests), remember(stays, manifests)
+    unknown = manifests / "0123.json"
+    unknown.write_text('{"version": 1, "shards": {}}')
+    shutil.rmtree(gone)
+    assert of_gone.exists()
+    of_new = remember(make_model("new"), manifests)
+    assert set(manifests.iterdir()) == {of_stays, of_new}
+
+
+def test_nothing_is_removed_while_nothing_is_written(make_model: MakeModel, manifests: Path) -> None:
+    gone, stays = make_model("gone"), make_model("stays")
+    both = {remember(gone, manifests), remember(stays, manifests)}
+    shutil.rmtree(gone)
+    revision(stays, manifests)
+    assert set(manifests.iterdir()) == both
+
+
+def test_manifests_are_never_too_many(make_model: MakeModel, manifests: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_module, "_MOST_MANIFESTS", 2)
+    first, second = (remember(make_model(name), manifests) for name in "ab")
+    for index, path in enumerate((first, second)):
+        os.utime(path, ns=(OLD_NS + index, OLD_NS + index))
+    third = remember(make_model("c"), manifests)
+    assert set(manifests.iterdir()) == {second, third}
 
 
 def test_the_users_cache_folder_is_the_default(
