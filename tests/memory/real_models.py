@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import _get_classes, load_model
 
@@ -16,15 +17,26 @@ from kakeya_ops.memory.rows import chunks_of
 
 
 def write_model(path: Path, config: Mapping[str, Any], *, float32: bool, extra: Mapping[str, Any] = {}) -> Path:
-    """The model of `config` with random weights, and `extra` tensors beside them."""
+    """The model of `config` with random weights, and `extra` tensors beside them.
+
+    A `quantization` in the configuration is carried out, with its `bits` but for routers, which get 8.
+    """
     model_class, arguments = _get_classes(json.loads(json.dumps(config)))
     model = model_class(arguments.from_dict(json.loads(json.dumps(config))))
     dtype = mx.float32 if float32 else mx.bfloat16
     model.update(tree_map(lambda array: array.astype(dtype), model.parameters()))
+    if quantization := config.get("quantization"):
+        nn.quantize(model, quantization["group_size"], quantization["bits"], class_predicate=_bits_of)
     path.mkdir(parents=True, exist_ok=True)
     mx.save_safetensors(str(path / "model.safetensors"), dict(tree_flatten(model.parameters())) | dict(extra))
     (path / "config.json").write_text(json.dumps(config))
     return path
+
+
+def _bits_of(path: str, module: Any) -> Any:
+    if path.endswith(".gate"):
+        return {"group_size": 64, "bits": 8}
+    return hasattr(module, "to_quantized")
 
 
 def load(path: Path) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from kakeya_ops.engine.sink_window import NO_WINDOW_FAMILIES
 from kakeya_ops.memory.model_shape import read_shape
 from kakeya_ops.memory.rows import sequence_bytes
 from kakeya_ops.memory.shape import LayerCache, ModelShape
-from memory.golden import ROWS, Golden
+from memory.golden import ROWS, Golden, base
 from memory.real_models import held_bytes, load, loaded_bytes, run, write_model
 
 BLOCK_TOKENS, SINK, WINDOW = 64, 4, 200
@@ -47,6 +49,21 @@ def test_weights_are_the_bytes_that_mlx_lm_loads(row: Golden, real: Callable[[Go
     model, shape = real(row)
     assert shape.weights_bytes == loaded_bytes(model)
     assert shape.element_bytes == (4 if row.float32 else 2)
+
+
+@pytest.mark.parametrize(("bits", "said"), [(4, 4), (8, 8), (3, 3), (4, 8)])
+def test_packed_weights_are_the_bytes_that_mlx_lm_loads_whatever_the_configuration_says(
+    bits: int, said: int, tmp_path: Path
+) -> None:
+    experts = {"num_local_experts": 4, "num_experts_per_tok": 2}
+    config = base("mixtral", 2, num_key_value_heads=2, **experts)
+    path = write_model(tmp_path, config | {"quantization": {"group_size": 64, "bits": bits}}, float32=False)
+    written = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(written | {"quantization": {"group_size": 64, "bits": said}}))
+    shape = read_shape(path)
+    assert shape.weights_bytes == loaded_bytes(load(path))
+    assert shape.element_bytes == 2
+    assert bits < 8 * shape.quantized_bytes / shape.quantized_elements < bits + 0.6
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
