@@ -35,10 +35,11 @@ class Listener:
         self._events: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_EVENTS)
         self._told: dict[str, int] = {}
 
-    def offer(self, sections: Sections) -> None:
-        """Tell it what changed; returns at once. From any thread, one at a time."""
+    def offer(self, texts: Mapping[str, str]) -> None:
+        """Tell it what changed of `texts`, which are JSON by name; returns at once. From any thread, one at a time."""
         name = "change" if self._told else "snapshot"
-        changed = self._changes(sections)
+        changed = {name: text for name, text in texts.items() if self._told.get(name) != hash(text)}
+        self._told |= {name: hash(text) for name, text in changed.items()}
         if changed:
             body = "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in changed.items()) + "}"
             self._call(self._put, f"event: {name}\ndata: {body}\n\n".encode())
@@ -54,12 +55,6 @@ class Listener:
                 return await self._events.get()
         except TimeoutError:
             return b": heartbeat\n\n"
-
-    def _changes(self, sections: Sections) -> dict[str, str]:
-        texts = {name: json.dumps(value, separators=(",", ":")) for name, value in sections.items()}
-        changed = {name: text for name, text in texts.items() if self._told.get(name) != hash(text)}
-        self._told |= {name: hash(text) for name, text in changed.items()}
-        return changed
 
     def _put(self, event: bytes | None) -> None:
         try:
@@ -88,7 +83,7 @@ class Broadcast:
     def join(self, tenant: str, first: Sections) -> Listener:
         """A new listener, on the running event loop, that is told `first`. Raises `TooManyListeners`."""
         listener = Listener(tenant)
-        listener.offer(first)
+        listener.offer(_texts(first))
         with self._lock:
             if len(self._listeners) >= MOST_LISTENERS:
                 raise TooManyListeners
@@ -109,10 +104,10 @@ class Broadcast:
         """Offer each listener what its tenant may see, which is made once for a tenant."""
         with self._lock:
             listeners = tuple(self._listeners)
-        made: dict[str, Sections] = {}
+        made: dict[str, dict[str, str]] = {}
         for listener in listeners:
             if listener.tenant not in made:
-                made[listener.tenant] = sections_of(listener.tenant)
+                made[listener.tenant] = _texts(sections_of(listener.tenant))
             listener.offer(made[listener.tenant])
 
     def close(self) -> None:
@@ -122,6 +117,10 @@ class Broadcast:
             listeners = tuple(self._listeners)
         for listener in listeners:
             listener.end()
+
+
+def _texts(sections: Sections) -> dict[str, str]:
+    return {name: json.dumps(value, separators=(",", ":")) for name, value in sections.items()}
 
 
 class EventFeed(Response):
