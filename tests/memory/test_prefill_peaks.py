@@ -63,7 +63,7 @@ WIDE: dict[str, dict[str, Any]] = {
     ),
     "deepseek_v2": base("deepseek_v2", 3, **LATENT, **YARN),
     "deepseek_v3": base("deepseek_v3", 3, **LATENT),
-    "glm4_moe_lite": base("glm4_moe_lite", 3, **LATENT),
+    "phi3": base("phi3", 3, num_attention_heads=16, num_key_value_heads=2),
     "lfm2": base("lfm2", 3, num_attention_heads=16, num_key_value_heads=2, **CONV),
 }
 """Models whose scores are larger than all else that a chunk needs."""
@@ -154,6 +154,33 @@ def test_a_batch_takes_what_conversations_are_said_to(
     slack = sum(leaf.row_bytes for leaf in shape.layers) * (3 * 256 + BLOCK_TOKENS)
     assert held <= said <= held + slack
     assert len(flatten(batch)) == len(shape.layers)
+
+
+@pytest.mark.parametrize("window", [None, 300])
+def test_the_peak_of_a_whole_head_is_within_what_is_said(window: int | None, tmp_path: Path) -> None:
+    """Three prompts, one after the other prefilled and joined to those that are decoded; KV outweighs all else."""
+    path = write_model(tmp_path, base("llama", 4, num_key_value_heads=4, head_dim=64), float32=True)
+    model, shape = load(path), read_shape(path)
+    settings, tokens = CacheSettings(64, 4, window), 700
+    decoder = Decoder(model, frozenset())
+    queue = PrefillQueue(model, probe_layout(model, settings), settings, together=1)
+
+    def join(cache: list[Any]) -> None:
+        decoder.insert(Sequence(DecodeRequest("r", (1,) * tokens, 50), lambda event: None), cache)
+
+    for _ in range(3):
+        queue.add(PrefillTask((1,) * tokens, tokens - 1, join, lambda error: None, on_block=lambda block, parts: None))
+    mx.clear_cache()
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    with uncompiled():
+        while queue.step():
+            decoder.step()
+        decoder.step()
+    assert len(decoder) == 3
+    peak = shape.weights_bytes + mx.get_peak_memory() - before
+    said = estimate(shape, Workload("head", tokens + 50, 3, 64, 4, window), CPU).gpu_bytes
+    assert peak <= said <= 1.25 * peak
 
 
 # Ladders of peaks on Metal. Sources and what was fitted after the fact are in docs/memory.md.
