@@ -182,3 +182,11 @@ def test_a_running_node_is_compared_with_its_forecast(kakeya: Kakeya, monkeypatc
     assert "warning: MLX peak: 25 % less was forecast than is observed: do not trust this verdict" in result.stdout
     observed = json.loads(kakeya("--json", "memory", "allens").stdout)["hosts"]["allens"]["worker"]["observed"]
     assert [one["observed_bytes"] for one in observed] == [20 << 30, 21 << 30]
+
+
+@pytest.mark.usefixtures("unreachable")
+def test_the_documentation_shows_what_is_printed(inventory: Path) -> None:
+    words = ["--inventory", str(inventory), "memory", "allens"]
+    printed = CliRunner().invoke(app, words, env={"COLUMNS": "118"}).stdout
+    lines = [line.rstrip() for line in printed.splitlines()]
+    assert "\n".join(lines) in (ROOT / "docs/memory.md").read_text()
