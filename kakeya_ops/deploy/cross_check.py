@@ -1,21 +1,24 @@
 """The last step of a deploy: every head against every other node, over their real endpoints, in both directions.
 
 What is proved: a request that the head's host signs reaches the node and is answered in kind, the same the other way
-round, the two cards are compatible, and the two *processes* know each other, which a request from the host alone
-cannot show (macOS judges a process by who started it). What cannot be asked is said to be unknown.
+round, the two cards are compatible, the two *processes* know each other, and each of them has reached the other itself,
+which neither a request from the host can show (macOS judges a process by who started it) nor a card, which either may
+have brought. What cannot be asked is said to be unknown.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal, TypeVar
 
 from kakeya_ops.deploy.hosts import PARALLEL, Hosts
+from kakeya_ops.deploy.own_connections import reached, read_own_connections
 from kakeya_ops.errors import KakeyaError, PeerRefused, StreamCorrupt
 from kakeya_ops.inventory import ResolvedHost
+from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.observe.fanout import run_on
 from kakeya_ops.observe.http import CURL, SECONDS, read_reply, signed_request
@@ -72,6 +75,8 @@ class CrossCheck:
             (f"signed request {node} -> {head}", *_answered(back)),
             ("cache identity and runtime", *_compatible(ours, theirs)),
             ("the running nodes know each other", *self._acquainted(head, node, (ours, theirs))),
+            (f"the process of {head} reaches {node}", *self._reaches(head, node, theirs)),
+            (f"the process of {node} reaches {head}", *self._reaches(node, head, ours)),
         ]
         return [Check(head, node, *entry) for entry in found]
 
@@ -86,6 +91,24 @@ class CrossCheck:
             if self.clock() > deadline:
                 who = " and ".join(strangers)
                 return "failed", f"{who} got no card of the other within {self.seconds:.0f} s"
+            self.pause(_POLL_SECONDS)
+
+    def _reaches(self, asking: str, asked: str, card: Card | KakeyaError) -> tuple[Verdict, str]:
+        """Whether the process of `asking` holds a connection to an endpoint of `asked`, whose `card` shows it alive."""
+        if isinstance(card, KakeyaError):
+            return "unknown", f"{asked} itself could not be asked"
+        endpoints = usable_endpoints(self._host(asked))
+        deadline = self.clock() + self.seconds
+        while True:
+            try:
+                label = self.hosts.places(asking).label
+                way = reached(read_own_connections(self.hosts.runner(asking), label), endpoints)
+            except KakeyaError as error:
+                return "unknown", error.message
+            if way is not None:
+                return "ok", f"connected to {way.address}, port {way.port}"
+            if self.clock() > deadline:
+                return "failed", _unreached(asking, asked, endpoints)
             self.pause(_POLL_SECONDS)
 
     def _knows(self, node: str, other: str) -> bool:
@@ -109,6 +132,14 @@ class CrossCheck:
 
     def _host(self, name: str) -> ResolvedHost:
         return self.hosts.inventory.host(name)
+
+
+def _unreached(asking: str, asked: str, endpoints: Sequence[Endpoint]) -> str:
+    ways = " or ".join(f"{endpoint.address}, port {endpoint.port}" for endpoint in endpoints)
+    return (
+        f"the running process holds no connection to {ways}: was {asking} deployed since {asked} moved there? "
+        "Does a firewall, or Local Network in the Mac's privacy settings, keep the service from it?"
+    )
 
 
 def _answered(answer: Card | KakeyaError) -> tuple[Verdict, str]:

@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
-from flows_deploy.deployed import Fleet
-from kakeya_ops.demo.fleet import LOOPBACK
+from deploy.model_copies import visible
+from flows_deploy.deployed import QUICK, Fleet, SharedModel
+from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
 from kakeya_ops.deploy.apply import HostResult
-from kakeya_ops.deploy.cross_check import CrossCheck
+from kakeya_ops.deploy.cross_check import Check, CrossCheck
+from kakeya_ops.deploy.model_sync import read_model
+from kakeya_ops.deploy.plan import HostPlan
+from kakeya_ops.errors import RemoteError
 from kakeya_ops.verify.head_client import HeadClient
+
+pytestmark = pytest.mark.timeout(400)
+
+
+@dataclass(frozen=True)
+class First:
+    """What came of deploying to both for the first time, and what there was to be said afterwards."""
+
+    results: dict[str, HostResult]
+    checks: list[Check]
+    pending: tuple[HostPlan, ...]
 
 
 @pytest.fixture(scope="module")
-def results(fleet: Fleet) -> dict[str, HostResult]:
-    """What came of deploying to both."""
-    return fleet.deploy()
-
-
-def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(
-    fleet: Fleet, results: dict[str, HostResult]
-) -> None:
-    assert [result.verdict for result in results.values()] == ["done", "done"], results
-    assert list(results) == ["allens", "head"]
+def first(fleet: Fleet) -> First:
+    results = fleet.deploy()
     with fleet.hosts() as hosts:
-        checks = CrossCheck(hosts).run(results)
-    assert [check.verdict for check in checks] == ["ok"] * 4, checks
-    assert not fleet.plan().pending
+        return First(results, CrossCheck(hosts).run(results), fleet.plan().pending)
 
 
-@pytest.mark.usefixtures("results")
+def test_a_fleet_is_installed_proves_itself_and_has_nothing_to_do_then(first: First) -> None:
+    assert [result.verdict for result in first.results.values()] == ["done", "done"], first.results
+    assert list(first.results) == ["allens", "head"]
+    assert [check.verdict for check in first.checks] == ["ok"] * 6, first.checks
+    assert not first.pending
+
+
+@pytest.mark.usefixtures("first")
 def test_the_head_has_a_prefix_computed_by_the_worker_that_launchd_started(fleet: Fleet) -> None:
     body = json.dumps({"prompt": "far away " * 60, "max_tokens": 4, "temperature": 0, "logprobs": 1}).encode()
     with HeadClient(f"http://{LOOPBACK}:{fleet.api_port}") as client:
@@ -41,7 +56,57 @@ def test_the_head_has_a_prefix_computed_by_the_worker_that_launchd_started(fleet
     assert receipt["remote"]["computed_tokens"] > 64
 
 
-@pytest.mark.usefixtures("results")
+@pytest.mark.slow
+@pytest.mark.usefixtures("first")
+def test_a_connection_that_is_lost_for_good_in_mid_upload_leaves_the_worker_as_it_was(fleet: Fleet) -> None:
+    """And the next deploy sends only the rest, to where the inventory now wants the model."""
+    model, wanted = dict(fleet.document["model"]), fleet.folder / "operator/models/copy"
+    shutil.copytree(fleet.model, wanted)
+    (wanted / "notes.txt").write_bytes(os.urandom(6 * 2**20))
+    fleet.change("model", path="~/models/copy", sync=True)
+    fleet.model_source = read_model(fleet.inventory)
+    machine, places = fleet.machines["allens"], fleet.places("allens")
+    pid, plist = machine.mac.wait_until_running(places.label).pid, Path(places.plist).read_bytes()
+
+    fleet.at_transfer = lambda done_bytes: machine.server.stop() if done_bytes > 2**20 else None
+    result = fleet.deploy("allens")["allens"]
+    machine.server.start()
+    assert isinstance(result.error, RemoteError), result
+    assert machine.mac.wait_until_running(places.label).pid == pid
+    assert Path(places.plist).read_bytes() == plist
+    copied = machine.mac.home / "models/copy"
+    assert visible(copied) == {}
+
+    shutil.rmtree(places.lock)
+    sent: list[int] = []
+    fleet.at_transfer = sent.append
+    assert fleet.deploy("allens")["allens"].verdict == "done", fleet.notes[-20:]
+    assert sent[0] > 2**19
+    assert (copied / "notes.txt").read_bytes() == (wanted / "notes.txt").read_bytes()
+    fleet.document["model"], fleet.model_source = model, SharedModel()
+    fleet.change("model")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("first")
+def test_a_worker_that_cannot_reach_the_head_itself_is_told(fleet: Fleet) -> None:
+    """The head has moved, and only it was deployed since: it reaches the worker, and brings it all cards."""
+    old = fleet.document["hosts"]["head"]["endpoints"]
+    fleet.change_host("head", endpoints=[old[0] | {"port": choose_ports(1)[0]}])
+    moved = fleet.deploy("head", timing=replace(QUICK, healthy=60.0))["head"]
+    assert moved.verdict == "done", (moved, fleet.notes[-20:])
+    with fleet.hosts() as hosts:
+        checks = {check.what: check for check in CrossCheck(hosts, seconds=4.0).run(["head"])}
+    failed = checks.pop("the process of allens reaches head")
+    assert failed.verdict == "failed"
+    assert "was allens deployed since head moved there" in failed.found
+    assert {check.verdict for check in checks.values()} == {"ok"}, checks
+    assert fleet.deploy("allens")["allens"].verdict == "done", fleet.notes[-20:]
+    with fleet.hosts() as hosts:
+        assert {check.verdict for check in CrossCheck(hosts).run(["head"])} == {"ok"}
+
+
+@pytest.mark.usefixtures("first")
 def test_secrets_are_where_they_belong_and_nowhere_else(fleet: Fleet) -> None:
     places = fleet.places("allens")
     key = (fleet.folder / "operator/.kakeya/fleet.key").read_text().strip()

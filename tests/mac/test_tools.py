@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import socket
+import sys
 
 import pytest
 
@@ -120,3 +122,15 @@ def test_shasum(mac: MacHost) -> None:
 @pytest.mark.parametrize(("program", "status"), [("/nowhere", 127), ("/etc/passwd", 126)])
 def test_caffeinate_says_what_cannot_be_run(mac: MacHost, program: str, status: int) -> None:
     assert mac.run("caffeinate", "-i", program).returncode == status
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac has its own")
+def test_connections_are_shown_as_of_one_process(mac: MacHost) -> None:
+    argv = ("lsof", "-nP", "-a", "-iTCP", "-sTCP:ESTABLISHED", "-Fn", "-p", str(os.getpid()))
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
+        lines = out(mac, *argv).splitlines()
+        ours, theirs = (f"{address}:{port}" for address, port in (client.getsockname(), client.getpeername()))
+    assert lines[0] == f"p{os.getpid()}"
+    assert f"n{ours}->{theirs}" in lines
+    assert mac.run(*argv[:-1], "1").returncode == 1
+    assert mac.run("lsof", "-i").returncode == 1

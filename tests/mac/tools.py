@@ -210,6 +210,34 @@ def _uname(mac: MacState, arguments: list[str]) -> str:
     return " ".join(values[letter] for letter in wanted) + "\n"
 
 
+def _lsof(_: MacState, arguments: list[str]) -> str:
+    """Established TCP connections of one process, as ``-F n`` shows them."""
+    if arguments[:-1] != ["-nP", "-a", "-iTCP", "-sTCP:ESTABLISHED", "-Fn", "-p"]:
+        raise Failure(1, f"lsof: this simulation knows no {' '.join(arguments)}")
+    pid = arguments[-1]
+    lines = [f"f7\nn{ours}->{theirs}\n" for ours, theirs in _connections(pid)]
+    if not lines:
+        raise Failure(1)
+    return f"p{pid}\n" + "".join(lines)
+
+
+def _connections(pid: str) -> list[tuple[str, str]]:
+    """Both ends of each, from what Linux tells of every process."""
+    try:
+        descriptors = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+    except OSError:
+        return []
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    own = {name for name in descriptors if name.startswith("socket:")}
+    return [(_end(row[1]), _end(row[2])) for row in rows if row[3] == "01" and f"socket:[{row[9]}]" in own]
+
+
+def _end(text: str) -> str:
+    address, port = text.split(":")
+    return ".".join(str(byte) for byte in reversed(bytes.fromhex(address))) + f":{int(port, 16)}"
+
+
 def _shasum(_: MacState, arguments: list[str]) -> str:
     import hashlib
 
@@ -228,6 +256,7 @@ def _shasum(_: MacState, arguments: list[str]) -> str:
 TOOLS: dict[str, Callable[[MacState, list[str]], str]] = {
     "df": _df,
     "ifconfig": _ifconfig,
+    "lsof": _lsof,
     "memory_pressure": memory_tools.memory_pressure,
     "osascript": memory_tools.osascript,
     "plutil": _plutil,
