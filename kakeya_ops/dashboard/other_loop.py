@@ -49,7 +49,7 @@ class OtherLoop:
         """End the app and its thread; requests that come later fail. May be called again."""
         with self._lock:
             self._closed = True
-            ended = self._ended
+            ended, self._ended = self._ended, None
         if ended is not None:
             loop, _ = self._ready.result()
             loop.call_soon_threadsafe(ended.set)

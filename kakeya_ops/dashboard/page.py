@@ -10,7 +10,6 @@ from importlib.resources import files
 from fastapi import FastAPI, Request
 from nicegui import app as nicegui_app
 from nicegui import ui
-from nicegui.client import Client
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp
 
@@ -21,11 +20,9 @@ from kakeya_ops.dashboard.history import History
 from kakeya_ops.dashboard.reading import Reader, Reading
 from kakeya_ops.dashboard.requests import LastRequests, LiveRequests
 from kakeya_ops.dashboard.totals import Counters, Totals
+from kakeya_ops.dashboard.viewers import has_room
 
-MOST_VIEWERS = 16
 PERIOD_SECONDS = 1.0
-_CONNECT_SECONDS = 15.0
-"""How long a page may take to connect after it was sent; later it is held to be nobody's."""
 _ICON = (
     '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><path fill="#2f7d74" '
     'd="M29 16C18 17 12 20 6 28 8 19 8 13 6 4c6 8 12 11 23 12z"/></svg>'
@@ -47,8 +44,8 @@ async def open_page_app(viewing: Viewing) -> AsyncIterator[ASGIApp]:
 
     @ui.page("/", title="Kakeya", response_timeout=10)
     def index(request: Request) -> Response | None:
-        Client.prune_instances(client_age_threshold=_CONNECT_SECONDS)
-        if len(Client.instances) > MOST_VIEWERS:
+        if not has_room():
+            ui.context.client.delete()
             return PlainTextResponse("The dashboard has as many viewers as it may have.", 503)
         _Page(viewing, request.state.tenant, request.state.session)
         return None
@@ -78,7 +75,7 @@ class _Page:
         self._session = session
         ui.add_css(files(__package__).joinpath("style.css").read_text(encoding="utf-8"))
         self._banner = _Banner(session)
-        with Box("main", "page", id="main"):
+        with Box("div", "page"):
             self._parts = (Totals(), FleetMap(), History(), LiveRequests(), LastRequests(), Counters())
         ui.timer(PERIOD_SECONDS, self._refresh)
 
@@ -96,7 +93,10 @@ class _Banner:
     """Whose page this is, and whether all is well."""
 
     def __init__(self, session: str) -> None:
-        with Box("header", "banner"):
+        banner = Box("header", "banner")
+        # What NiceGUI puts pages into is a main element.
+        banner.move(ui.context.client.layout, target_index=0)
+        with banner:
             with Box("div", "brand"):
                 Box("span", "mark", aria_hidden="true")
                 Words("h1", "Kakeya")
@@ -114,4 +114,4 @@ class _Banner:
         mark(self._status, "good" if sentence == "every node is usable" else "bad")
 
 
-__all__ = ["MOST_VIEWERS", "PERIOD_SECONDS", "Viewing", "open_page_app"]
+__all__ = ["PERIOD_SECONDS", "Viewing", "open_page_app"]

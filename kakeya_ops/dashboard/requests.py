@@ -166,7 +166,7 @@ class Span:
 
 def lay_out(timeline: Sequence[Value]) -> list[Span]:
     """The steps of `timeline` beneath each other on one scale, each wide enough to be seen."""
-    whole = max((one["began_seconds"] + one["seconds"] for one in timeline), default=0.0) or 1.0
+    whole = max([1e-9, *(one["began_seconds"] + one["seconds"] for one in timeline)])
     return [_span(one, 100 / whole) for one in timeline]
 
 

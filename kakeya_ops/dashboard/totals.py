@@ -46,10 +46,9 @@ class Totals:
 
     def show(self, reading: Reading) -> None:
         """Show the totals of `reading`."""
-        summary, counters = reading.summary, reading.summary["counters"]
-        for name, (value, note, state) in _figures(summary, counters).items():
+        for name, (value, note, state) in describe_totals(reading.summary).items():
             self._tiles[name].show(value, note, state)
-        self._sources.show(summary["tokens"])
+        self._sources.show(reading.summary["tokens"])
         started = reading.nodes["head"].get("epoch")
         self._note.say(f"since the head started {words.ago(reading.at - started / 1e9)}" if started else "")
 
@@ -91,8 +90,9 @@ _TILES = {
 _Figure = tuple[str, str, str]
 
 
-def _figures(summary: Value, counters: Mapping[str, float]) -> dict[str, _Figure]:
-    tokens, failures = summary["tokens"], summary.get("failures_by_reason", {})
+def describe_totals(summary: Value) -> dict[str, _Figure]:
+    """The tiles by name: each a value, what is behind it, and ``bad`` where that is no good news."""
+    counters, tokens, failures = summary["counters"], summary["tokens"], summary.get("failures_by_reason", {})
     failed, fallbacks = counters["requests_failed"], counters["fallbacks"]
     why = words.reasons(failures) or words.count(failed)
     return {
@@ -154,8 +154,12 @@ class Counters:
 
     def show(self, reading: Reading) -> None:
         """Show the counters of `reading`."""
-        counters, by_worker = reading.summary["counters"], reading.summary["by_worker"]
-        self._rows.show([_counter_row(name, counters, by_worker) for name in CounterName])
+        self._rows.show(describe_counters(reading.summary))
+
+
+def describe_counters(summary: Value) -> list[tuple[str, ...]]:
+    """A row for every counter: its name, the total, that of each worker, and what it counts."""
+    return [_counter_row(name, summary["counters"], summary["by_worker"]) for name in CounterName]
 
 
 def _counter_row(name: CounterName, counters: Mapping[str, float], by_worker: Mapping[str, Value]) -> tuple[str, ...]:
@@ -168,4 +172,4 @@ def _number(value: float) -> str:
     return words.count(value) if value == int(value) else f"{value:,.3f}"
 
 
-__all__ = ["Counters", "Tile", "Totals"]
+__all__ = ["Counters", "Tile", "Totals", "describe_counters", "describe_totals"]

@@ -1,4 +1,7 @@
-"""One browser, one real fleet behind an API key and one hostile head for all tests of the page."""
+"""One browser, one real fleet behind an API key and one hostile head for all tests of the page.
+
+They are there for one module alone: while Playwright is at work its event loop runs in this thread.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
-from dashboard import hostile
 from flows.heads import wait_until
 from flows.loopback import LoopbackFleet, Plan, Wanted, running
 from kakeya_ops.demo.fleet import LOOPBACK, Child, choose_ports
@@ -55,7 +57,7 @@ class Watched:
         self.page.screenshot(path=ARTIFACTS / f"dashboard-{name}.png", full_page=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """A headless Chromium."""
     program = require("chromium")
@@ -83,7 +85,7 @@ def check(watched: Watched, origin: str) -> None:
     assert sites == {urlsplit(origin).netloc}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Iterator[LoopbackFleet]:
     """A head that wants a key, with one worker."""
     directory = tmp_path_factory.mktemp("dashboard")
@@ -110,16 +112,18 @@ def seen(browser: Browser, fleet: LoopbackFleet) -> Iterator[Watched]:
     context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hostile_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A head of which every text is hostile, in a process of its own."""
     [port] = choose_ports(1)
     log = tmp_path_factory.mktemp("hostile") / "log"
-    child = Child("hostile", [sys.executable, hostile.__file__, str(port)], log)
-    wait_until(lambda: "is ready" in log.read_text(), "the start")
-    yield f"http://{LOOPBACK}:{port}"
-    child.signal_group(15)
-    assert child.ended_within(10), log.read_text()
+    child = Child("hostile", [sys.executable, "-m", "tests.dashboard.hostile", str(port)], log)
+    try:
+        wait_until(lambda: "is ready" in log.read_text(), "the start", 40)
+        yield f"http://{LOOPBACK}:{port}"
+    finally:
+        child.signal_group(15)
+        assert child.ended_within(15), log.read_text()
 
 
 def viewers(url: str) -> Any:

@@ -1,43 +1,63 @@
-"""The page's few kinds of element, as a browser has them."""
+"""The page's few kinds of element: text stays text, and what does not change is not sent."""
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+from collections.abc import Callable
 
-from dashboard.conftest import Watched
-from kakeya_ops.dashboard.elements import Box, Cells, Rows, Section, Table, Words
+from nicegui.client import Client
+from nicegui.page import page
 
-pytestmark = pytest.mark.system("chromium")
-
-
-def test_sections_are_named_by_their_headings(seen: Watched) -> None:
-    for section in seen.page.locator("main > section").all():
-        name = section.get_attribute("aria-labelledby")
-        assert section.locator(f"h2#{name}").count() == 1
+from kakeya_ops.dashboard.elements import Box, Cells, Rows, Section, Table, Words, attribute, mark
 
 
-def test_tables_have_headings_of_columns_and_rows(seen: Watched) -> None:
-    table = seen.page.locator("#counters table")
-    assert table.locator("thead th[scope=col]").count() == 4
-    rows = table.locator("tbody tr").count()
-    assert rows > 20
-    assert table.locator("tbody th[scope=row]").count() == rows
+def on_a_page(act: Callable[[Client], None]) -> None:
+    async def make() -> None:
+        with Client(page("")) as client:
+            act(client)
+        client.delete()
+
+    asyncio.run(make())
 
 
-def test_what_does_not_change_is_not_sent(seen: Watched) -> None:
-    sent: list[str] = []
-    page = seen.context.new_page()
-    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: sent.append(str(frame))))
-    page.goto(seen.page.url)
-    page.locator("#totals .value").first.wait_for()
-    page.wait_for_function("/^\\d/.test(document.querySelector('[data-value=requests]').textContent)")
-    start = len(sent)
-    page.wait_for_timeout(3500)
-    later = [frame for frame in sent[start:] if "update" in frame]
-    assert later
-    assert not any("Prompt tokens" in frame for frame in later)
-    page.close()
+def test_only_changes_are_sent() -> None:
+    def act(client: Client) -> None:
+        words = Words("p", "one", "note", aria_label="first", for_="x")
+        assert (words.props["aria-label"], words.props["for"]) == ("first", "x")
+        client.outbox.updates.clear()
+        words.say("one")
+        attribute(words, "aria-label", "first")
+        assert not client.outbox.updates
+        words.say("<b>two")
+        assert words.text == "<b>two"
+        mark(words, "bad")
+        assert list(client.outbox.updates) == [words.id]
+
+    on_a_page(act)
 
 
-def test_each_kind_says_what_it_is() -> None:
-    assert all(kind.__doc__ for kind in (Box, Cells, Rows, Section, Table, Words))
+def test_there_are_as_many_rows_as_values() -> None:
+    def act(client: Client) -> None:
+        table = Table("Numbers", ("Name", "Value"))
+        rows = Rows(table.body, lambda: Cells(2))
+
+        def shown() -> list[list[str]]:
+            return [[cell.text for cell in row.default_slot.children] for row in table.body.default_slot.children]  # type: ignore[attr-defined]
+
+        for values in ([("a", "1")], [("a", "1"), ("b", "2"), ("c", "3")], [("c", "3")], []):
+            rows.show(values)
+            assert shown() == [list(value) for value in values]
+
+    on_a_page(act)
+
+
+def test_a_row_begins_with_its_heading_and_a_section_with_its_own() -> None:
+    def act(client: Client) -> None:
+        with Box("tbody"):
+            cells = Cells(3)
+        assert [cell.tag for cell in cells.cells] == ["th", "td", "td"]
+        assert cells.cells[0].props["scope"] == "row"
+        section = Section("fleet", "Fleet")
+        assert section.body.props["aria-labelledby"] == "fleet-title"
+
+    on_a_page(act)

@@ -23,8 +23,6 @@ def test_a_stranger_starts_nothing() -> None:
 
 
 def test_a_head_that_nobody_looks_at_does_not_even_import_the_page() -> None:
-    program = (
-        "import sys; import kakeya_ops.dashboard.mount, kakeya_ops.front.head_server; print('nicegui' in sys.modules)"
-    )
+    program = "import sys; import kakeya_ops.dashboard.mount; print('nicegui' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout == "False\n"

@@ -1,44 +1,36 @@
-"""The totals on the page are those of the API, whatever the fleet did."""
+"""What the tiles say of the counters."""
 
 from __future__ import annotations
 
-from dashboard.conftest import Watched
-from dashboard.test_page import figure, wait_for_summary
-from flows.loopback import LoopbackFleet
-from flows.prompts import fresh_prompt
-from kakeya_ops.dashboard.totals import Counters, Totals
+from dashboard.hostile import MARKUP, HostileHead
+from kakeya_ops.dashboard.totals import describe_counters, describe_totals
 from kakeya_ops.serving.counters import DESCRIPTIONS, CounterName
 
 
-def test_the_tiles_show_what_the_api_says_after_remote_jobs_and_hits(seen: Watched, fleet: LoopbackFleet) -> None:
-    prompt = fresh_prompt(400)
-    fleet.head.complete(prompt, "remote")
-    fleet.head.complete(prompt, "remote", "skip-local-pool")
-    fleet.head.complete(prompt)
-    summary = wait_for_summary(seen, fleet)
-    counters, tokens = summary["counters"], summary["tokens"]
-    for name in ("requests", "tokens_decoded", "remote_jobs", "remote_hits", "fallbacks"):
-        assert figure(seen, name) == counters[name], name
-    for name in ("prompt_tokens", "tokens_reused", "tokens_computed_remote", "tokens_computed_local"):
-        assert figure(seen, name) == tokens[name], name
-    assert counters["remote_jobs"] >= 1
-    assert seen.text("[data-value=reused_share]") == f"{100 * tokens['reused_share']:.0f} %"
+def test_a_head_that_has_done_much() -> None:
+    figures = describe_totals(HostileHead().summary())
+    assert figures["requests"] == ("1,204", "failed: busy 5, engine dead 2", "bad")
+    assert figures["reused_share"] == ("58 %", "1,640,022 not computed again", "")
+    assert figures["tokens_decoded"] == ("88,412", "21.4 ms apart in the last minute", "")
+    assert figures["remote_jobs"] == ("311", "2 failed", "bad")
+    assert figures["bytes_received"] == ("41.7 GiB", "in 48.25 s, 3.2 GiB published", "")
+    assert figures["fallbacks"] == ("3", f"timeout 2, {MARKUP} 1", "bad")
 
 
-def test_every_counter_has_its_row(seen: Watched, fleet: LoopbackFleet) -> None:
-    seen.page.locator("#counters summary").click()
-    summary = wait_for_summary(seen, fleet)
-    rows = {row[0]: row for row in (text.split("\t") for text in seen.texts("#counters tbody tr"))}
-    assert set(rows) == {name.value for name in CounterName}
-    for name in CounterName:
-        shown = rows[name.value]
-        assert float(shown[1].replace(",", "")) == round(summary["counters"][name], 3), name
-        assert shown[3] == DESCRIPTIONS[name]
-    if jobs := summary["by_worker"].get("worker", {}).get("remote_jobs"):
-        assert rows["remote_jobs"][2] == f"worker {jobs}"
-    seen.page.locator("#counters summary").click()
+def test_a_head_that_has_done_nothing() -> None:
+    counters = {name.value: 0 for name in CounterName}
+    tokens = dict.fromkeys(["prompt_tokens", "tokens_reused", "tokens_computed_remote", "tokens_computed_local"], 0)
+    figures = describe_totals({"counters": counters, "tokens": tokens, "fallbacks_by_reason": {}})
+    assert figures["requests"] == ("0", "none failed, 0 under way", "")
+    assert figures["reused_share"][0] == "–"
+    assert figures["fallbacks"] == ("0", "the remote path has held", "")
+    assert not any(state for _, _, state in figures.values())
 
 
-def test_both_are_sections_of_the_page() -> None:
-    assert Totals.__doc__
-    assert Counters.__doc__
+def test_every_counter_of_the_contract_has_its_row() -> None:
+    rows = describe_counters(HostileHead().summary())
+    assert [row[0] for row in rows] == [name.value for name in CounterName]
+    assert [row[3] for row in rows] == [DESCRIPTIONS[name] for name in CounterName]
+    found = {row[0]: row for row in rows}
+    assert found["remote_jobs"][1:3] == ("311", f"{MARKUP} 211, allens 100")
+    assert found["transfer_seconds"][1] == "48.250"
