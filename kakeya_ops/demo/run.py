@@ -64,10 +64,17 @@ class DemoOutcome:
 
     @property
     def curl(self) -> str:
-        """A command line that asks the running fleet something."""
-        body = {"model": self.plan.model.name, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 32}
+        """A line for a shell that asks the fleet something new, and long enough to be worth a worker's while."""
         words = ["curl", "-s", f"{self.plan.url}/v1/chat/completions", "-H", "Content-Type: application/json"]
-        return shlex.join([*words, "-d", json.dumps(body)])
+        body = {"messages": [{"role": "user", "content": "$(date) $(seq -s ' ' 200)"}], "max_tokens": 32}
+        # In double quotes, so that the shell replaces what begins with $.
+        quoted = json.dumps(body).replace('"', '\\"')
+        return f'{shlex.join(words)} -d "{quoted}"'
+
+    @property
+    def dashboard(self) -> str:
+        """Where a browser shows the running fleet."""
+        return f"{self.plan.url}/"
 
     def to_json(self) -> dict[str, Any]:
         """A plain value for ``--json``."""
@@ -81,6 +88,7 @@ class DemoOutcome:
             "receipt": self.receipt,
             "report": self.report.to_json(),
             "curl": self.curl,
+            "dashboard": self.dashboard,
         }
 
 

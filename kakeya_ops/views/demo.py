@@ -46,7 +46,8 @@ class DemoScreen:
             verdict_line(outcome.report),
         )
         if not self._printer.json:
-            self._printer.raw(f"\nTry it while it runs (kakeya demo --keep):\n  {outcome.curl}")
+            self._printer.raw(f"\nWatch it in a browser while it runs (kakeya demo --keep):\n  {outcome.dashboard}")
+            self._printer.raw(f"\nAsk it something, and see there who computed what:\n  {outcome.curl}")
             self._printer.raw(f"  kakeya --inventory {outcome.plan.inventory} verify remote-prefill")
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from pathlib import Path
 
 from kakeya_ops.demo.fleet import FleetPlan
@@ -41,6 +42,7 @@ def test_everything_is_shown_in_order() -> None:
         "Because\\x1b[2J.",
         "gain: none",
         "PASSED: worker",
+        "http://127.0.0.1:1001/\n",
         "curl -s",
     ]
     places = [out.index(part) for part in parts]
@@ -55,3 +57,13 @@ def test_json_is_one_document() -> None:
     assert document["pids"] == {"worker": 11, "head": 12}
     assert document["report"]["passed"] is True
     assert document["curl"].startswith("curl -s http://127.0.0.1:1001/v1/chat/completions")
+    assert document["dashboard"] == "http://127.0.0.1:1001/"
+
+
+def test_the_line_to_try_sends_a_new_long_prompt_as_json() -> None:
+    command = OUTCOME.curl.replace("curl", "printf '%s\\n'", 1)
+    lines = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True).stdout.splitlines()
+    [message] = json.loads(lines[-1])["messages"]
+    assert "198 199 200" in message["content"]
+    assert "$" not in message["content"]
+    assert len(message["content"]) > 600
