@@ -28,7 +28,7 @@ from kakeya_ops.engine.contract import (
     Ticket,
 )
 from kakeya_ops.engine.decode import Decoder, Sequence
-from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime, read_tokenizer
+from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime, read_tokenizer, trying
 from kakeya_ops.engine.layout_probe import probe_layout
 from kakeya_ops.engine.leaves import make_cache
 from kakeya_ops.engine.prefill import PrefillJob, PrefillQueue, PrefillTask
@@ -319,10 +319,12 @@ def _load(path: Path, settings: CacheSettings) -> LoadedModel:
     _set_up_device()
     directory = ModelDirectory.open(path)
     model, config = load_weights(directory)
-    try_decoding_together(model, settings)
+    with trying("decoding", directory):
+        try_decoding_together(model, settings)
     text = TextDoor(read_tokenizer(directory, config))
-    identity = make_identity(directory, probe_layout(model, settings), settings)
-    vocabulary_size = model(mx.zeros((1, 1), mx.int32)).shape[-1]
+    with trying("probing the KV layout", directory):
+        identity = make_identity(directory, probe_layout(model, settings), settings)
+        vocabulary_size = model(mx.zeros((1, 1), mx.int32)).shape[-1]
     return LoadedModel(model, text, identity, read_runtime(), directory.context_tokens(), vocabulary_size)
 
 

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from jinja2 import TemplateError
 from mlx_lm.utils import load_model, load_tokenizer
 from threadpoolctl import threadpool_info
 
 from kakeya_ops.engine.contract import CacheSettings
 from kakeya_ops.engine.layout_probe import probe_layout
-from kakeya_ops.errors import ModelDirectoryError
+from kakeya_ops.errors import KakeyaError, ModelDirectoryError, UnsupportedModel
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.model.directory import ModelDirectory
+from kakeya_ops.model.files import read_json_object
 from kakeya_ops.model.manifest import read_revision
+
+_TOKENIZER_OBJECTS = frozenset({"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"})
+_TEMPLATE_FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def read_identity(path: Path, settings: CacheSettings) -> CacheIdentity:
@@ -27,7 +34,10 @@ def read_identity(path: Path, settings: CacheSettings) -> CacheIdentity:
     be carried exactly.
     """
     directory = ModelDirectory.open(path)
-    return make_identity(directory, probe_layout(load_weights(directory, lazy=True)[0], settings), settings)
+    model = load_weights(directory, lazy=True)[0]
+    with trying("probing the KV layout", directory):
+        layout = probe_layout(model, settings)
+    return make_identity(directory, layout, settings)
 
 
 def make_identity(directory: ModelDirectory, layout: KvLayout, settings: CacheSettings) -> CacheIdentity:
@@ -54,28 +64,76 @@ def load_weights(directory: ModelDirectory, *, lazy: bool = False) -> tuple[Any,
 
     Code inside a model directory is never run.
 
-    Raises `ModelDirectoryError` for a model that mlx-lm cannot build or whose weights do not match it.
+    Raises `ModelDirectoryError` for a model that mlx-lm cannot build, whatever stops it there, or whose weights do not
+    match it.
     """
     try:
         model, config = load_model(directory.path, lazy=lazy)
-    except (ValueError, KeyError, TypeError, OSError, RuntimeError, ImportError) as error:
-        raise ModelDirectoryError(f"mlx-lm cannot load {directory.path}: {error}") from error
+    except Exception as error:
+        raise ModelDirectoryError(f"mlx-lm cannot load {directory.path}: {_words_of(error)}") from error
     return model, config
+
+
+@contextmanager
+def trying(what: str, directory: ModelDirectory) -> Iterator[None]:
+    """Raise `UnsupportedModel` for what mlx-lm's code for a model raises while `what` is tried with it."""
+    try:
+        yield
+    except KakeyaError:
+        raise
+    except Exception as error:
+        kind = directory.model_type
+        raise UnsupportedModel(f"{what} with {directory.path} ({kind}) fails: {_words_of(error)}") from error
+
+
+def _words_of(error: Exception) -> str:
+    """What a library's error says, as one line; those of Python itself say little without their name."""
+    said, name = " ".join(str(error).split()), type(error).__name__
+    if said and type(error) in (ValueError, RuntimeError):
+        return said
+    return f"{name}: {said}" if said else name
 
 
 def read_tokenizer(directory: ModelDirectory, config: dict[str, Any]) -> Any:
     """mlx-lm's tokenizer of the model whose completed configuration is `config`.
 
-    Raises `ModelDirectoryError` when there is none, or one that cannot be read.
+    Raises `ModelDirectoryError` when there is none, one that cannot be read, or a chat template that renders nothing.
     """
     if not directory.tokenizer_files:
         raise ModelDirectoryError(
             f"{directory.path} has no tokenizer", hint="copy tokenizer.json from the original model"
         )
+    for file in directory.tokenizer_files:
+        if file.name in _TOKENIZER_OBJECTS:
+            read_json_object(file)
     try:
-        return load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
+        tokenizer = load_tokenizer(directory.path, eos_token_ids=config.get("eos_token_id"))  # type: ignore[no-untyped-call]
     except Exception as error:
-        raise ModelDirectoryError(f"the tokenizer in {directory.path} cannot be read: {error}") from error
+        raise ModelDirectoryError(f"the tokenizer in {directory.path} cannot be read: {_words_of(error)}") from error
+    if tokenizer.has_chat_template:
+        _try_template(tokenizer, directory)
+    return tokenizer
+
+
+def _try_template(tokenizer: Any, directory: ModelDirectory) -> None:
+    """Render the shortest conversations there are; a template that refuses both would refuse every request."""
+    question = {"role": "user", "content": "Hello"}
+    refusals: list[Exception] = []
+    for messages in ([question], [{"role": "system", "content": "Be brief."}, question]):
+        try:
+            tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            return
+        except _TEMPLATE_FAILURES as error:
+            refusals.append(error)
+    raise ModelDirectoryError(
+        f"{_template_file(directory)}: the chat template cannot be rendered: {_words_of(refusals[0])}",
+        hint="copy the file from the original model",
+    ) from refusals[0]
+
+
+def _template_file(directory: ModelDirectory) -> Path:
+    """Where the chat template is from: a file of its own comes before the tokenizer's configuration."""
+    return next(iter(directory.template_files), directory.path / "tokenizer_config.json")
 
 
 def read_runtime() -> Runtime:
@@ -101,4 +159,4 @@ def _blas() -> str:
     return ", ".join(used) or "mlx"
 
 
-__all__ = ["load_weights", "make_identity", "read_identity", "read_runtime", "read_tokenizer"]
+__all__ = ["load_weights", "make_identity", "read_identity", "read_runtime", "read_tokenizer", "trying"]

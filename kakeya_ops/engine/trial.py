@@ -1,4 +1,7 @@
-"""A trial of a model before it serves: some of mlx-lm's models decode one sequence, but not two together."""
+"""A trial of a model before it serves: some of mlx-lm's models decode one sequence, but not two together.
+
+And some weights or figures make every answer one of NaN, from which a token is chosen all the same.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from kakeya_ops.engine.leaves import make_cache
 from kakeya_ops.errors import UnsupportedModel
 
 _LENGTHS = (2, 5)
-_FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+_FAILURES = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 def try_decoding_together(model: Any, settings: CacheSettings) -> None:
@@ -24,10 +27,19 @@ def try_decoding_together(model: Any, settings: CacheSettings) -> None:
         for length, cache in zip(_LENGTHS, caches, strict=True):
             model(mx.zeros((1, length), mx.int32), cache=cache)
         batch = [first.merge([first, second]) for first, second in zip(*caches, strict=True)]
-        mx.eval(model(mx.zeros((len(_LENGTHS), 1), mx.int32), cache=batch))
+        logits = model(mx.zeros((len(_LENGTHS), 1), mx.int32), cache=batch)
+        computes = not mx.isnan(logits).any().item()
     except _FAILURES as error:
-        kind = getattr(model, "model_type", type(model).__name__)
-        raise UnsupportedModel(f"{kind} cannot decode two sequences together: {error}") from error
+        raise UnsupportedModel(f"{_kind(model)} cannot decode two sequences together: {error!r}") from error
+    if not computes:
+        raise UnsupportedModel(
+            f"{_kind(model)} computes what is not a number",
+            hint="a figure in its config.json or one of its weights is none; download the model again",
+        )
+
+
+def _kind(model: Any) -> str:
+    return str(getattr(model, "model_type", type(model).__name__))
 
 
 __all__ = ["try_decoding_together"]

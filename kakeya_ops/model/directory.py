@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from kakeya_ops.errors import ModelDirectoryError
+from kakeya_ops.model.figures import check_figures
 from kakeya_ops.model.files import check_safetensors, read_json_object
 
 _SHARDS = "model*.safetensors"
@@ -60,19 +61,21 @@ class ModelDirectory:
     def open(cls, path: Path) -> Self:
         """The model directory at `path`.
 
-        Raises `ModelDirectoryError`, naming the file and what is wrong with it: a missing or broken ``config.json``,
-        no safetensors, a shard that is missing, cut off, a dangling link or a Git LFS pointer, adapters alone, GGUF
-        alone.
+        Raises `ModelDirectoryError`, naming the file and what is wrong with it: a ``config.json`` that is missing,
+        broken, or has a figure that no model can have; no safetensors, a shard that is missing, cut off, a dangling
+        link or a Git LFS pointer, adapters alone, GGUF alone.
         """
         _check_kind(path)
         config = read_json_object(path / "config.json")
         if not isinstance(config.get("model_type"), str):
             raise ModelDirectoryError(f"{path / 'config.json'} does not say its model_type")
         modelopt = path / "hf_quant_config.json"
+        shards = _find_shards(path)
+        check_figures(path / "config.json", config, (name for names in shards.values() for name in names))
         return cls(
             path=path,
             config=config,
-            shards=_find_shards(path),
+            shards=tuple(shards),
             tokenizer_files=_find(path, _TOKENIZER_FILES),
             template_files=_find(path, _TEMPLATE_FILES),
             modelopt=read_json_object(modelopt) if modelopt.exists() else None,
@@ -173,8 +176,8 @@ def _other_kind(names: list[str]) -> str:
     return f"holds no {_SHARDS}" if "config.json" in names else "is not a model directory: it has no config.json"
 
 
-def _find_shards(path: Path) -> tuple[Path, ...]:
-    """All shards, each checked to be whole; the index, where there is one, names no other."""
+def _find_shards(path: Path) -> dict[Path, tuple[str, ...]]:
+    """All shards, each checked to be whole, with the names of its tensors; the index, if any, names no other."""
     shards = _find(path, (_SHARDS,))
     index = path / _INDEX
     if index.exists() or index.is_symlink():
@@ -182,9 +185,7 @@ def _find_shards(path: Path) -> tuple[Path, ...]:
         named = {str(name) for name in weight_map.values()} if isinstance(weight_map, dict) else set()
         for missing in sorted(named - {shard.name for shard in shards}) or ([] if shards else [_SHARDS]):
             raise ModelDirectoryError(f"{path} lacks {missing}, which {_INDEX} names", hint="download the rest of it")
-    for shard in shards:
-        check_safetensors(shard)
-    return shards
+    return {shard: check_safetensors(shard) for shard in shards}
 
 
 def _find(path: Path, patterns: tuple[str, ...]) -> tuple[Path, ...]:

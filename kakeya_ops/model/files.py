@@ -49,14 +49,18 @@ def check_present(path: Path) -> None:
         raise ModelDirectoryError(f"{path} is a Git LFS pointer, not the file", hint="fetch it with: git lfs pull")
 
 
-def check_safetensors(path: Path) -> None:
-    """Raise `ModelDirectoryError` unless `path` is a safetensors file with all the bytes that its header promises."""
+def check_safetensors(path: Path) -> tuple[str, ...]:
+    """The names of the tensors in `path`.
+
+    Raises `ModelDirectoryError` unless it is a safetensors file with all the bytes that its header promises.
+    """
     check_present(path)
     header, size, data_start = _read_header(path)
     end = data_start + max((_end_of(path, name, tensor) for name, tensor in header.items()), default=0)
     if size != end:
         what = "is cut off" if size < end else "has bytes that its header does not know"
         raise ModelDirectoryError(f"{path} {what}: {size} bytes instead of {end}", hint="download it again")
+    return tuple(header)
 
 
 def _read_header(path: Path) -> tuple[dict[str, Any], int, int]:

@@ -12,11 +12,13 @@ import pytest
 
 from engine_bench import SETTINGS
 from kakeya_ops.demo.tiny_model import make_tiny_llama
+from kakeya_ops.engine import identify
 from kakeya_ops.engine.contract import CacheSettings
 from kakeya_ops.engine.engine import Engine
-from kakeya_ops.engine.identify import read_identity, read_runtime
+from kakeya_ops.engine.identify import read_identity, read_runtime, read_tokenizer, trying
 from kakeya_ops.errors import ModelDirectoryError, UnsupportedModel
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
+from kakeya_ops.model.directory import ModelDirectory
 from tiny_models import MakeFamily
 
 
@@ -80,6 +82,79 @@ def test_what_mlx_lm_cannot_build_is_refused(tiny_llama: Path, tmp_path: Path, c
     (path / "model.py").write_text("raise SystemExit('ran')")
     with pytest.raises(ModelDirectoryError, match="broken"):
         read_identity(path, SETTINGS)
+
+
+def rewritten(path: Path, out: Path, name: str, content: Any) -> Path:
+    """A copy of the model in `path` with another file called `name`."""
+    shutil.copytree(path, out)
+    (out / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return out
+
+
+@pytest.mark.parametrize("template", ["{% for", "{{ nothing() }}", "{{ raise_exception('no') }}", "{{ 1 // 0 }}"])
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "chat_template.jinja"])
+def test_a_chat_template_that_renders_nothing_is_refused_at_once(
+    tiny_llama: Path, tmp_path: Path, template: str, name: str
+) -> None:
+    config = json.loads((tiny_llama / "tokenizer_config.json").read_text())
+    content = template if name.endswith("jinja") else config | {"chat_template": template}
+    path = rewritten(tiny_llama, tmp_path / "m", name, content)
+    with pytest.raises(ModelDirectoryError) as caught:
+        read_tokenizer(ModelDirectory.open(path), {})
+    assert caught.value.message.startswith(f"{path / name}: the chat template cannot be rendered: ")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if messages[0]['role'] != 'system' %}{{ raise_exception('no') }}{% endif %}x",
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}x",
+    ],
+)
+def test_a_chat_template_may_want_a_system_message_or_none(tiny_llama: Path, tmp_path: Path, template: str) -> None:
+    path = rewritten(tiny_llama, tmp_path / "m", "chat_template.jinja", template)
+    assert read_tokenizer(ModelDirectory.open(path), {}).has_chat_template
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "tokenizer.json"])
+def test_a_tokenizer_file_that_is_no_object_is_named(tiny_llama: Path, tmp_path: Path, name: str) -> None:
+    path = rewritten(tiny_llama, tmp_path / "m", name, [1])
+    with pytest.raises(ModelDirectoryError, match=f"{name} does not hold a JSON object"):
+        read_tokenizer(ModelDirectory.open(path), {})
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ZeroDivisionError(), "ZeroDivisionError"),
+        (AttributeError("x\n y"), "AttributeError: x y"),
+        (ValueError("its own words"), "its own words"),
+    ],
+)
+def test_whatever_mlx_lm_raises_while_it_builds_is_translated(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(identify, "load_model", fail)
+    with pytest.raises(ModelDirectoryError) as caught:
+        read_identity(tiny_llama, SETTINGS)
+    assert caught.value.message == f"mlx-lm cannot load {tiny_llama}: {words}"
+
+
+def test_whatever_is_raised_while_a_model_is_tried_names_what_was_tried(tiny_llama: Path) -> None:
+    directory = ModelDirectory.open(tiny_llama)
+    with pytest.raises(UnsupportedModel) as caught, trying("decoding", directory):
+        raise KeyError("x")
+    assert caught.value.message == f"decoding with {tiny_llama} (llama) fails: KeyError: 'x'"
+
+
+def test_a_refusal_with_words_of_its_own_keeps_them(tiny_llama: Path) -> None:
+    refusal = UnsupportedModel("as it is")
+    with pytest.raises(UnsupportedModel) as caught, trying("decoding", ModelDirectory.open(tiny_llama)):
+        raise refusal
+    assert caught.value is refusal
 
 
 def test_a_window_that_a_family_does_not_bear_is_refused(

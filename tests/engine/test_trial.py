@@ -33,3 +33,12 @@ def test_a_rope_that_wants_one_position_for_all_is_refused(tmp_path: Path) -> No
     (path / "config.json").write_text(json.dumps(config))
     with pytest.raises(UnsupportedModel, match="llama cannot decode two sequences together"):
         try_decoding_together(load(path), SETTINGS["whole"])
+
+
+def test_a_model_that_computes_nan_is_refused(tiny_llama: Path) -> None:
+    model = load(tiny_llama)
+    try_decoding_together(model, SETTINGS["whole"])
+    weight = model.model.norm.weight
+    model.model.norm.weight = weight * float("nan")
+    with pytest.raises(UnsupportedModel, match="llama computes what is not a number"):
+        try_decoding_together(model, SETTINGS["whole"])

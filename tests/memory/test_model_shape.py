@@ -345,8 +345,6 @@ def test_a_quantization_config_without_its_method_would_not_load(tmp_path: Path)
         ({"model_type": "a-model-of-tomorrow"}, "model_type 'a-model-of-tomorrow'"),
         ({"model_file": "mine.py"}, "its own model_file"),
         ({"num_attention_heads": None}, "does not say num_attention_heads"),
-        ({"num_hidden_layers": {"__float__": "NaN"}}, "num_hidden_layers"),
-        ({"num_hidden_layers": -3}, "num_hidden_layers"),
         ({"quantization_config": {"quant_method": "awq"}}, "'awq' weights"),
         ({"text_config": {"quantization_config": {"quant_method": "gptq"}}}, "'gptq' weights"),
         ({"layer_types": ["full_attention", "mystery"]}, "'mystery'"),
