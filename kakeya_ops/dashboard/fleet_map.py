@@ -65,13 +65,20 @@ def _head_place(head: Value) -> Place:
     state = "here" if head.get("healthy") else "failing"
     facts = (("Model", words.plain(head["model"])), ("Policy", words.plain(head["policy"]).replace("_", " ")))
     trouble = words.plain(head["reason"] or "")
-    return Place(words.plain(head["node"]), "head", state, (), facts + _facts(head), _pool(head), trouble)
+    return Place(words.plain(head["node"]), _role(head), state, (), facts + _facts(head), _pool(head), trouble)
 
 
 def _place(node: Value, state: str, link: Value) -> Place:
     known = _facts(node) if node.get("load") else ()
-    name, role = words.plain(node["node"]), words.plain(node["role"])
-    return Place(name, role, words.plain(state), _link_words(link), known, _pool(node), _trouble(node, link, state))
+    name = words.plain(node["node"])
+    return Place(
+        name, _role(node), words.plain(state), _link_words(link), known, _pool(node), _trouble(node, link, state)
+    )
+
+
+def _role(node: Value) -> str:
+    version = node.get("version")
+    return words.plain(f"{node['role']} {version}" if version else node["role"])
 
 
 def _link_words(link: Value) -> tuple[str, ...]:
@@ -101,7 +108,6 @@ def _facts(node: Value) -> tuple[tuple[str, str], ...]:
         "Jobs": f"{load.get('running', 0)} running, {load.get('queued', 0)} queued",
         "Memory taken": words.size(memory.get("footprint_bytes")),
         "Memory free": words.size(node["free_memory_bytes"]),
-        "Version": words.plain(node["version"]),
     }
     if node["prefill_tokens_per_second"] is None:
         del facts["Prefill"]

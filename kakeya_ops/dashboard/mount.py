@@ -20,7 +20,7 @@ def dashboard(observed: Observed, settings: ApiSettings) -> Iterator[Sequence[Ba
     reader = Reader(observed)
 
     def open_app() -> AbstractAsyncContextManager[ASGIApp]:
-        # A second's work, and thirty megabytes: done in the page's own thread, when first somebody looks.
+        # A second of work, and seventy megabytes: done in the page's own thread, when first somebody looks.
         from kakeya_ops.dashboard.page import Viewing, open_page_app
 
         return open_page_app(Viewing(reader, door.is_open))
