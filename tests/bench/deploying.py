@@ -1,0 +1,257 @@
+"""Measures `kakeya deploy` on many hosts against one host, and against ansible-core doing the same, and prints ratios.
+
+    python tests/bench/deploying.py [--hosts N] [--rounds N] [--ansible VERSION]
+
+Hosts are real OpenSSH servers on loopback, each in front of a simulated Mac with a node that serves. What launchd
+starts here only sleeps, and the nodes run beside it all the time: what a server needs to start is not measured.
+
+nothing to do  `kakeya deploy --check` of all hosts to that of one, as a person types it, over lines with a round trip
+               of 50 ms. What the simulated programs print was recorded, since an interpreter for each would be measured
+               otherwise.
+a new plist    the same change of every property list by `kakeya deploy --yes --parallel N` and by `ansible-playbook
+               --forks N`: copy, bootout, wait until gone, bootstrap. Kakeya also reads the host first, locks it, keeps
+               a generation, looks at health and card, checks them against the head's and writes its audit log. Ansible
+               is installed into a folder of the measurement.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import yaml
+from lag import lagging
+from results import Measure, render_table
+
+from flows_deploy.deployed import ROOT, Fleet, Machine, machine
+from kakeya_ops.demo.tiny_model import make_tiny_llama
+from kakeya_ops.deploy.material import program_folder_id
+from kakeya_ops.deploy.program import MARK, find_program
+from sshd import write_ssh_program
+
+HEAD = "head"
+_ROUND_TRIP_SECONDS = 0.05
+_START_SECONDS = 120.0
+_PLAYBOOK = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - copy: {src: "{{ plist }}", dest: "{{ target }}", mode: "0644"}
+    - command: launchctl bootout {{ service }}
+    - command: launchctl print {{ service }}
+      register: service_state
+      until: service_state.rc == 113
+      failed_when: service_state.rc != 113
+      retries: 100
+      delay: 0
+    - command: launchctl bootstrap {{ domain }} {{ target }}
+"""
+
+
+@dataclass
+class Field:
+    """The fleet that is deployed to, and how a person at its head's terminal gets there."""
+
+    fleet: Fleet
+    names: list[str]
+    folder: Path
+    changes: int = 0
+
+    @property
+    def machines(self) -> Mapping[str, Machine]:
+        return self.fleet.machines
+
+    def write_config(self, name: str, ports: Mapping[str, int]) -> dict[str, str]:
+        """The environment in which ssh finds each host at its port of `ports`."""
+        parts = []
+        for host, port in ports.items():
+            server = self.machines[host].server
+            server.known_hosts.write_text(server.known_line() + server.known_line(port=port))
+            parts.append(server.write_config(host, f"{name}_config", Port=port).read_text())
+        config = self.folder / f"{name}_config"
+        config.write_text("".join(parts))
+        programs = write_ssh_program(self.folder / name, config)
+        home = str(self.folder / "operator")
+        path = f"{programs}{os.pathsep}{os.defpath}"
+        return {"HOME": home, "PATH": path, "LC_ALL": "C.UTF-8", "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+
+    def want_another(self) -> str:
+        """Change what every property list is to say; the new value."""
+        self.changes += 1
+        value = f"change {self.changes}"
+        self.fleet.change("defaults", environment={"BENCH": value})
+        return value
+
+    def kakeya(self, environment: dict[str, str], *words: str) -> None:
+        """Run a command of kakeya that must succeed."""
+        argv = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.fleet.path), *words]
+        _run(argv, environment)
+
+
+def _run(argv: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"bench: {argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+
+
+def _seconds(run: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+@contextlib.contextmanager
+def field(folder: Path, count: int) -> Iterator[Field]:
+    """A fleet of `count` cache peers and a head, all serving, nothing deployed yet."""
+    names = [f"n{number:02}" for number in range(1, count + 1)]
+    with contextlib.ExitStack() as stack:
+        machines = {name: stack.enter_context(machine(folder, name, bootout_linger_seconds=0)) for name in names}
+        machines[HEAD] = stack.enter_context(machine(folder, HEAD))
+        fleet = Fleet(
+            folder, make_tiny_llama(folder / "tiny"), machines, {**dict.fromkeys(names, "cache"), HEAD: "head"}
+        )
+        fleet.change("groups", nodes=names)
+        found = Field(fleet, names, folder)
+        for name in (*names, HEAD):
+            _prepare(fleet, name)
+            stack.enter_context(_serving(found, name))
+        yield found
+
+
+def _prepare(fleet: Fleet, name: str) -> None:
+    """What the node on a host needs to serve, and a program that deploy finds installed there."""
+    places, material = fleet.places(name), fleet.material()
+    assert places.key and material.key_file
+    Path(places.key).parent.mkdir(parents=True)
+    Path(places.key).write_bytes(material.key_file)
+    Path(places.key).chmod(0o600)
+    Path(places.identity).write_bytes(material.identity_document)
+    folder = Path(places.program(program_folder_id(find_program().id, None)))
+    programs = folder / "venv/bin"
+    programs.mkdir(parents=True)
+    (programs / "kakeya").write_text("#!/bin/sh\nexec sleep 86400\n")
+    (programs / "kakeya").chmod(0o755)
+    (programs / "python").symlink_to(sys.executable)
+    (folder / MARK).touch()
+
+
+@contextlib.contextmanager
+def _serving(found: Field, name: str) -> Iterator[None]:
+    """The node of a host, as long as it lasts."""
+    places, host = found.fleet.places(name), found.fleet.inventory.host(name)
+    identity = ["--identity", places.identity] if host.role == "cache" else []
+    serve = ["serve", host.role, name, *identity]
+    argv = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(found.fleet.path), *serve]
+    environment = {"HOME": places.home, "PATH": os.defpath, "PYTHONPATH": str(ROOT)}
+    with (found.folder / f"{name}.log").open("wb") as log:
+        node = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        yield
+    finally:
+        node.terminate()
+        node.wait()
+
+
+def measure_nothing_to_do(found: Field, rounds: int) -> Measure:
+    """All hosts to one, with nothing to do on any."""
+    count = len(found.names)
+    measure = Measure(f"nothing to do: {count} hosts to 1, 50 ms round trip", "s", "at most", 1.5)
+    direct = found.write_config("direct", {name: found.machines[name].server.port for name in found.machines})
+    for name in found.names:
+        found.machines[name].mac.forget_calls()
+    found.kakeya(direct, "deploy", "nodes", "--check")
+    for name in found.names:
+        found.machines[name].mac.freeze()
+    servers = [found.machines[name].server.port for name in found.machines]
+    with lagging(servers, _ROUND_TRIP_SECONDS) as ports:
+        far = found.write_config("far", dict(zip(found.machines, ports, strict=True)))
+        for _ in range(rounds):
+            one = _seconds(lambda: found.kakeya(far, "deploy", found.names[0], "--check"))
+            measure.add(_seconds(lambda: found.kakeya(far, "deploy", "nodes", "--check")), one)
+    return measure
+
+
+def measure_new_plist(found: Field, ansible: Path, rounds: int) -> list[Measure]:
+    """Ansible's time to ours, for one host and for all."""
+    near = found.write_config("near", {name: found.machines[name].server.port for name in found.machines})
+    measures = []
+    for names in (found.names[:1], found.names):
+        name = f"a new plist, hosts: {len(names)}, ansible's time to ours"
+        measure = Measure(name, "s", "at least", 3.0, combine=lambda ours, theirs: theirs / ours)
+        for _ in range(rounds):
+            found.want_another()
+            words = ("deploy", *names, "--yes", "--parallel", str(len(names)))
+            ours = _seconds(lambda words=words: found.kakeya(near, *words))  # type: ignore[misc]
+            playbook = _write_playbook(found, names, found.want_another())
+            argv = [str(ansible / "bin/ansible-playbook"), "-i", *playbook, "--forks", str(len(names))]
+            measure.add(ours, _seconds(lambda argv=argv: _run(argv, near)))  # type: ignore[misc]
+        measures.append(measure)
+    return measures
+
+
+def _write_playbook(found: Field, names: list[str], value: str) -> tuple[str, str]:
+    """Ansible's inventory and playbook that bring the property lists to say `value`."""
+    hosts: dict[str, Any] = {}
+    for name in names:
+        places, mac = found.fleet.places(name), found.machines[name].mac
+        plist = found.folder / f"{name}.plist"
+        installed = Path(places.plist).read_text()
+        plist.write_text(installed.replace(f"change {found.changes - 1}", value))
+        assert plist.read_text() != installed
+        hosts[name] = {
+            "plist": str(plist),
+            "target": places.plist,
+            "domain": mac.domain(),
+            "service": f"{mac.domain()}/{places.label}",
+            "ansible_python_interpreter": sys.executable,
+        }
+    inventory, playbook = found.folder / "ansible.yaml", found.folder / "playbook.yaml"
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    playbook.write_text(_PLAYBOOK)
+    return str(inventory), str(playbook)
+
+
+def install_ansible(folder: Path, version: str) -> Path:
+    """A venv with ansible-core."""
+    quiet = ("--quiet", "--disable-pip-version-check")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin/python", "-m", "pip", "install", *quiet, f"ansible-core=={version}"], check=True)
+    return folder
+
+
+def main() -> int:
+    """Run the rounds; 0 whatever came out."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--hosts", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ansible", default="2.19.14", help="the version of ansible-core")
+    parser.add_argument("--ansible-venv", type=Path, help="a venv that has ansible-core already")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="kakeya-bench-") as name:
+        folder = Path(name)
+        os.environ["HOME"] = str(folder / "operator")
+        ansible = options.ansible_venv or install_ansible(folder / "ansible", options.ansible)
+        with field(folder, options.hosts) as found:
+            near = found.write_config("first", {name: found.machines[name].server.port for name in found.machines})
+            found.want_another()
+            found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
+            measures = measure_new_plist(found, ansible, options.rounds)
+            found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
+            measures.append(measure_nothing_to_do(found, options.rounds))
+    print(render_table(measures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
