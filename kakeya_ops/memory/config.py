@@ -39,7 +39,7 @@ class Config:
         if value is None:
             return None
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST:
-            raise self.unknown(f"{key} in its config.json is {value!r:.40}, not a number of things")
+            raise self.unknown(f"{key} in its config.json is {value!r:.40}, not a positive whole number")
         return value
 
     def count_or_zero(self, key: str, default: int = 0) -> int:

@@ -28,7 +28,7 @@ _SERVER = re.compile(
     r"(^|[-. ])[ov]?mlx([-. ]|$)"
     r"|^(mlxcel|fastmlx|swama|ollama|lm studio|lms|llmster|llmworker|exo|vllm|llama-server)([-. ]|$)"
 )
-_KAKEYA = re.compile(r"(?:^|[/ ])kakeya(?:_ops)? (?:.* )?serve (head|worker|cache)\b")
+_KAKEYA = re.compile(r"(?:^|[/ ])kakeya(?:_ops[.\w]*)? (?:.* )?serve (?:-\S+ )*(head|worker|cache)\b")
 
 
 def parse_processes(ps: str, top: str) -> tuple[Process, ...] | None:

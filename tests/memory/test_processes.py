@@ -68,10 +68,16 @@ def test_others_are_named_and_not_taken_for_servers(line: str, name: str) -> Non
 @pytest.mark.parametrize("role", ["head", "worker", "cache"])
 @pytest.mark.parametrize(
     "start",
-    ["/r/venv/bin/python /r/venv/bin/kakeya --inventory /r/i.yaml", "/r/venv/bin/kakeya", "python -m kakeya_ops"],
+    [
+        "/r/venv/bin/python /r/venv/bin/kakeya --inventory /r/i.yaml",
+        "/r/venv/bin/kakeya",
+        "python -m kakeya_ops",
+        "python -m kakeya_ops.cli.start --inventory i",
+    ],
 )
 def test_our_own_nodes_are_known(start: str, role: str) -> None:
     assert only(f"{start} serve {role} allens") == (f"kakeya {role}", False, True)
+    assert only(f"{start} serve --stop-at-eof {role} allens") == (f"kakeya {role}", False, True)
 
 
 def test_our_own_commands_are_no_nodes() -> None:
