@@ -48,7 +48,8 @@ def chart_options(lines: Sequence[Line], *, most: float | None = None) -> dict[s
         "tooltip": _TOOLTIP,
         "xAxis": _TIME_AXIS,
         "yAxis": _VALUE_AXIS | {"max": most},
-        "series": [_series(line) for line in lines],
+        # NiceGUI watches what is in lists for changes, point by point.
+        "series": tuple(_series(line) for line in lines),
     }
 
 
@@ -57,7 +58,7 @@ def _series(line: Line) -> dict[str, Any]:
     return {
         "type": "line",
         "name": line.name,
-        "data": list(line.values),
+        "data": tuple(line.values),
         "showSymbol": False,
         "silent": True,
         "emphasis": {"disabled": True},
