@@ -107,7 +107,7 @@ class MemoryVerdict:
     def reason(self) -> str:
         """Why, in one sentence."""
         if self.answer == "unknown":
-            return "; ".join(self.missing) + (" is not known" if len(self.missing) == 1 else " are not known")
+            return f"not known: {'; '.join(self.missing)}"
         deciding = self.first_failure or self.narrowest
         return deciding.sentence if deciding else "nothing is needed"
 
