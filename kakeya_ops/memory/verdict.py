@@ -105,9 +105,9 @@ class MemoryVerdict:
 
     @property
     def reason(self) -> str:
-        """Why, in one sentence."""
+        """Why, in one sentence; of what is unknown, the facts that are lacking."""
         if self.answer == "unknown":
-            return f"not known: {'; '.join(self.missing)}"
+            return "; ".join(self.missing)
         deciding = self.first_failure or self.narrowest
         return deciding.sentence if deciding else "nothing is needed"
 
