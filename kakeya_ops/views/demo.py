@@ -48,7 +48,8 @@ class DemoScreen:
         if not self._printer.json:
             self._printer.raw(f"\nWatch it in a browser while it runs (kakeya demo --keep):\n  {outcome.dashboard}")
             self._printer.raw(f"\nAsk it something, and see there who computed what:\n  {outcome.curl}")
-            self._printer.raw(f"  kakeya --inventory {outcome.plan.inventory} verify remote-prefill")
+            for command in ("status --watch", "verify remote-prefill"):
+                self._printer.raw(f"  kakeya --inventory {outcome.plan.inventory} {command}")
 
 
 def _heading(text: str) -> Text:
