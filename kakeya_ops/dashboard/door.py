@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
 from http import HTTPStatus
 from urllib.parse import parse_qs
 
@@ -30,8 +30,6 @@ _SECURITY = {
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-
-Authorized = Callable[[str], bool]
 
 
 class Door(BaseRoute):
@@ -109,11 +107,13 @@ class Door(BaseRoute):
     async def _log_in(self, request: Request) -> Response:
         assert self._settings.keys is not None
         address = request.client.host if request.client else ""
+        # Before the look at earlier tries: whatever waits between that look and the key would let others past it.
+        key = await _read_key(request, self._settings.limits.body_seconds)
         if wait := self._tries.wait_seconds(address):
             page = login_page(TOO_OFTEN, HTTPStatus.TOO_MANY_REQUESTS)
             page.headers["Retry-After"] = str(int(wait) + 1)
             return page
-        tenant = self._settings.keys.tenant_of(f"Bearer {await _read_key(request)}")
+        tenant = self._settings.keys.tenant_of(f"Bearer {key}")
         if tenant is None:
             self._tries.wrong(address)
             return login_page(WRONG_KEY, HTTPStatus.UNAUTHORIZED)
@@ -143,13 +143,18 @@ class Door(BaseRoute):
             raise ApiError(403, "this page is for itself alone", param="Origin", code="origin_not_allowed")
 
 
-async def _read_key(request: Request) -> str:
-    """The form's key; empty when there is none, or a form that is too large to be ours."""
+async def _read_key(request: Request, seconds: float) -> str:
+    """The form's key; empty when there is none. Raises `ApiError` for a form too large to be ours, or too slow."""
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _FORM_BYTES:
-            raise ApiError(413, "the form is too large", code="body_too_large")
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _FORM_BYTES:
+                    raise ApiError(413, "the form is too large", code="body_too_large")
+    except TimeoutError:
+        message = f"the form did not arrive within {seconds:g} s"
+        raise ApiError(408, message, code="request_timeout", headers={"Connection": "close"}) from None
     return parse_qs(body.decode("latin-1")).get("key", [""])[0].strip()
 
 

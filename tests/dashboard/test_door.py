@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +18,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from kakeya_ops.dashboard.door import SOCKET_PATH, Door
 from kakeya_ops.dashboard.sessions import MOST_TRIES
 from kakeya_ops.openai_api.keys import ApiKeys
-from kakeya_ops.openai_api.settings import ApiSettings
+from kakeya_ops.openai_api.settings import ApiLimits, ApiSettings
 
 KEY = "sesame-sesame-sesame"
 HOST = "http://127.0.0.1:8080"
@@ -136,6 +138,42 @@ def test_tries_are_bounded_also_for_the_right_key(locked: TestClient) -> None:
     answer = locked.post("/login", data={"key": KEY})
     assert answer.status_code == 429
     assert 0 < int(answer.headers["retry-after"]) <= 61
+
+
+async def log_in(door: Door, body: asyncio.Future[bytes]) -> int:
+    """The status of a login whose form comes when `body` does."""
+    told: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": await body}
+
+    async def send(message: Any) -> None:
+        told.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/login", "query_string": b"", "headers": []}
+    await door.handle(scope | {"client": ("10.0.0.9", 1)}, receive, send)
+    return int(told[0]["status"])
+
+
+def test_tries_are_bounded_also_when_all_come_at_once() -> None:
+    async def act() -> Counter[int]:
+        door = Door(page, ApiSettings(keys=ApiKeys({KEY: "one"})))
+        body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        logins = asyncio.gather(*(log_in(door, body) for _ in range(40)))
+        await asyncio.sleep(0)  # all of them have begun
+        body.set_result(b"key=wrong")
+        return Counter(await logins)
+
+    assert asyncio.run(act()) == {401: MOST_TRIES, 429: 40 - MOST_TRIES}
+
+
+def test_a_form_that_does_not_come_is_not_waited_for() -> None:
+    async def act() -> int:
+        settings = ApiSettings(keys=ApiKeys({KEY: "one"}), limits=ApiLimits(body_seconds=0.05))
+        never: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        return await asyncio.wait_for(log_in(Door(page, settings), never), 20)
+
+    assert asyncio.run(act()) == 408
 
 
 def test_a_form_that_is_no_form_is_not_read_to_its_end(locked: TestClient) -> None:
