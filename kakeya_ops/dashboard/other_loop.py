@@ -32,6 +32,8 @@ class OtherLoop:
         self._open_app = open_app
         self._lock = threading.Lock()
         self._ready: Future[tuple[asyncio.AbstractEventLoop, ASGIApp]] = Future()
+        # All requests wait for the same: one that is given up must not cancel it for the others.
+        self._ready.set_running_or_notify_cancel()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ended: asyncio.Event | None = None
         self._closed = False

@@ -103,6 +103,29 @@ def test_whoever_asks_an_app_that_cannot_be_made_is_told() -> None:
     app.close()
 
 
+def test_a_request_that_is_given_up_while_the_app_is_made_costs_the_others_nothing() -> None:
+    allowed = threading.Event()
+
+    @asynccontextmanager
+    async def slowly() -> AsyncIterator[ASGIApp]:
+        assert await asyncio.to_thread(allowed.wait, 20)
+        yield PlainTextResponse("made")
+
+    async def act() -> None:
+        app = OtherLoop(slowly, "slow")
+        first = asyncio.ensure_future(ask(app))
+        while not app.started:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.wait([first])
+        allowed.set()
+        assert await ask(app) == "made"
+        app.close()
+
+    asyncio.run(act())
+
+
 def test_after_the_end_nobody_is_served() -> None:
     async def act(app: OtherLoop, made: Made) -> None:
         await ask(app)
