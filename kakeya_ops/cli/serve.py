@@ -30,8 +30,18 @@ SupervisedOption = Annotated[
         "when the model does not fit, stay up without it and say so, instead of ending.",
     ),
 ]
+
+
+def _reason(text: str | None) -> str | None:
+    """A blank reason is none."""
+    return (text or "").strip() or None
+
+
 ForceOption = Annotated[
-    str | None, typer.Option(help="Load the model although it does not fit; the reason is logged.", metavar="REASON")
+    str | None,
+    typer.Option(
+        help="Load the model although it does not fit; the reason is logged.", metavar="REASON", callback=_reason
+    ),
 ]
 
 
@@ -64,7 +74,7 @@ def worker(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     with showing_why(context.printer):
-        serve_worker(inventory, host, context.printer.note, Admittance(supervised, (force or "").strip() or None))
+        serve_worker(inventory, host, context.printer.note, Admittance(supervised, force))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.observe.places import on_host
 
 # ls shows what a link leads to with -L; its letters are the same everywhere, the options of stat are not.
-_LOOK = '[ -f "$1" ] || exit 44; LC_ALL=C ls -ldL "$1"'
+_LOOK = '[ -f "$1" ] || exit 44; [ -O "$1" ] && [ -r "$1" ] && LC_ALL=C ls -ldL "$1"'
 _ABSENT = 44
 _FOR_OTHERS = slice(4, 10)
 
@@ -42,8 +42,8 @@ class CheckApiKeys:
         if found.status != 0 or set(found.text[_FOR_OTHERS]) != {"-"}:
             raise DeployError(
                 host,
-                f"{name} names {self.path}, which other users of the host can read or cannot be read at all",
-                hint=f"on {host}: chmod 600 {self.path}",
+                f"{name} names {self.path}, which is not its user's alone to read",
+                hint=f"on {host}, as the user of the service: chmod 600 {self.path}",
             )
 
 

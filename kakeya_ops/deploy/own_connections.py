@@ -36,6 +36,8 @@ def read_own_connections(runner: Runner, label: str) -> frozenset[Address]:
     listed = runner.run([*_LIST, str(pids[0])])
     if listed.status == _NOT_FOUND:
         raise EnvironmentFault(f"{runner.name}: the host has no lsof to tell connections by")
+    if listed.status != 0 and (complaint := listed.stderr.decode(errors="replace").strip()):
+        raise EnvironmentFault(f"{runner.name}: lsof cannot tell connections: {complaint.splitlines()[0]:.200}")
     return parse_connections(listed.text)
 
 

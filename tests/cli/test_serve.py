@@ -170,6 +170,15 @@ def test_what_does_not_fit_is_refused_with_the_figures(fleet: Fleet) -> None:
 
 
 @pytest.mark.parametrize("role", ["worker", "head"])
+def test_a_blank_reason_forces_nothing(fleet: Fleet, role: str) -> None:
+    too_large(fleet)
+    arguments = ["--inventory", str(fleet.path), "serve", role, "--force", " "]
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "does not fit: total" in result.stderr
+
+
+@pytest.mark.parametrize("role", ["worker", "head"])
 def test_under_launchd_it_stays_up_without_the_model_and_says_so(fleet: Fleet, role: str) -> None:
     too_large(fleet)
     document = yaml.safe_load(fleet.path.read_text())

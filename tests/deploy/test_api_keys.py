@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,13 @@ def test_a_file_that_others_can_read_is_refused(context: HostContext, file: Path
     with pytest.raises(DeployError, match=r"hosts.allens.api.keys_file names ~/its keys") as caught:
         STEP.apply(context)
     assert "chmod 600" in (caught.value.hint or "")
+
+
+@pytest.mark.system("root")
+def test_a_file_of_another_user_is_refused(context: HostContext, file: Path) -> None:
+    os.chown(file, 12345, 12345)
+    with pytest.raises(DeployError, match="not its user's alone"):
+        STEP.apply(context)
 
 
 def test_a_file_that_is_not_there_or_no_file_is_refused(context: HostContext, file: Path) -> None:

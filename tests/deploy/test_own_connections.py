@@ -59,4 +59,7 @@ def test_what_cannot_be_told_is_an_error(mac: MacHost) -> None:
     mac.add_tool("lsof", "#!/bin/sh\nexit 127\n")
     with pytest.raises(EnvironmentFault, match="no lsof"):
         read_own_connections(LocalRunner("allens"), LABEL)
+    mac.add_tool("lsof", "#!/bin/sh\necho 'lsof: no kernel access' >&2\nexit 1\n")
+    with pytest.raises(EnvironmentFault, match="no kernel access"):
+        read_own_connections(LocalRunner("allens"), LABEL)
     assert Path(mac.bin, "lsof").exists()
