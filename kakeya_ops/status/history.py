@@ -23,13 +23,8 @@ class History:
         self.restarted_at: float | None = None
 
     @property
-    def card(self) -> Card | None:
-        """The newest card."""
-        return self._last
-
-    @property
     def rates(self) -> tuple[float, ...]:
-        """Tokens per second that were prefilled between one card and the next, the newest last."""
+        """Tokens per second that its process prefilled between one card and the next, the newest last."""
         return tuple(self._rates)
 
     def take(self, card: Card, at: float, *, own: bool = True) -> bool:
@@ -43,9 +38,12 @@ class History:
             return True
         if card.instance != last.instance:
             return (own or card.epoch > last.epoch) and self._begin_anew(card, at)
-        if card.issued_at - last.issued_at < _LEAST_SECONDS:
-            return card.issued_at >= last.issued_at
         seconds = card.issued_at - last.issued_at
+        if own and seconds < 0:  # its clock was set back, or it said so by a slower way
+            self._last = card
+            return True
+        if seconds < _LEAST_SECONDS:
+            return seconds >= 0
         self._rates.append(max(prefilled_tokens(card) - prefilled_tokens(last), 0) / seconds)
         self._last = card
         return True
@@ -53,7 +51,7 @@ class History:
     def _begin_anew(self, card: Card, at: float) -> bool:
         """Counters of two processes have nothing to do with each other, so no speed is told across a restart."""
         self._last, self.restarts, self.restarted_at = card, self.restarts + 1, at
-        self._rates.append(0.0)
+        self._rates.clear()
         return True
 
 

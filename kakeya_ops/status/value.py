@@ -120,7 +120,7 @@ class NodeStatus:
 
     `serves` is whether it does what it is there for; if not, `problems` say why. `notes` are worth knowing and change
     nothing. `prefill_now_tokens_per_second` is measured between two cards of one process, and None before there are
-    two; `prefill_history` are its last values, the newest last.
+    two; `prefill_history` are its last values of that process, the newest last.
     """
 
     node: str

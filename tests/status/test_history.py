@@ -40,7 +40,7 @@ def test_a_restart_is_noticed_and_no_speed_is_told_across_it() -> None:
     history.take(after(0, 5000), NOW)
     history.take(after(1, 6000), NOW + 1)
     assert history.take(after(2, 10, instance="cd" * 16, epoch=int(AT * 1e9)), NOW + 2)
-    assert history.rates == (1000.0, 0.0)
+    assert history.rates == ()
     assert (history.restarts, history.restarted_at) == (1, NOW + 2)
     # The card of the process before, passed on by somebody who has not heard yet.
     assert not history.take(after(1, 6000), NOW + 3, own=False)
@@ -52,6 +52,13 @@ def test_a_clock_that_was_set_back_does_not_hide_a_restart() -> None:
     history.take(after(0, 5000), NOW)
     assert history.take(after(-3600, 0, instance="cd" * 16, epoch=1), NOW + 2)
     assert history.restarts == 1
+
+
+def test_a_clock_that_was_set_back_holds_up_neither_cards_nor_speeds() -> None:
+    history = History()
+    for seconds, tokens in ((0, 0), (1, 100), (-3600, 200), (-3599, 300)):
+        assert history.take(after(seconds, tokens), NOW)
+    assert history.rates == (100.0, 100.0)
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 10**9)), max_size=60))
