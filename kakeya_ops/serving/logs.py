@@ -8,6 +8,8 @@ quote no prompt. Lines are written on a thread of their own: a terminal that tak
 from __future__ import annotations
 
 import atexit
+import contextlib
+import io
 import logging
 import logging.handlers
 import queue
@@ -16,7 +18,7 @@ import sys
 import traceback
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -25,13 +27,14 @@ from kakeya_ops.errors import KakeyaError
 from kakeya_ops.serving.log_limit import BoundedStderr
 
 _WAITING_LINES = 4096
+_JOIN_SECONDS = 2.0
 _LONGEST_TEXT = 500
 _FRAMES = 12
 _CAUSES = 4
 _QUOTES_NO_PROMPT = (KakeyaError, OSError, RuntimeError, MemoryError)
 _FIRST = ("timestamp", "level", "event", "logger")
 _HASH = re.compile(r"\b([0-9a-fA-F]{8})[0-9a-fA-F]{32,}\b")
-_KEY = re.compile(r"(?i)\b(bearer|mac=|key=)\s*\S+")
+_KEY = re.compile(r"(?i)\b(bearer\b\W*|mac=|key=|api[_-]?key\W+)\s*\S+")
 
 
 def set_up_logs(verbosity: int) -> None:
@@ -44,6 +47,10 @@ def set_up_logs(verbosity: int) -> None:
     if root.handlers:
         return
     handler = BoundedStderr(formatter=make_formatter(human=sys.stderr.isatty()))
+    # Only the listener writes. While it is held up in that, the process must be able to end, which takes the locks of
+    # handlers and of buffers: so there are none.
+    handler.setStream(_unbuffered(sys.stderr))
+    handler.lock = None
     waiting: queue.Queue[Any] = queue.Queue(_WAITING_LINES)
     listener = _Listener(waiting, handler)
     root.addHandler(_OffThread(waiting))
@@ -75,6 +82,11 @@ def make_formatter(*, human: bool) -> logging.Formatter:
     )
 
 
+def _unbuffered(stream: TextIO) -> TextIO:
+    raw = io.FileIO(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(raw, stream.encoding, "backslashreplace", write_through=True)
+
+
 class _OffThread(logging.handlers.QueueHandler):
     """Puts records down and returns at once. What finds too many waiting is lost, and counted."""
 
@@ -95,8 +107,14 @@ class _OffThread(logging.handlers.QueueHandler):
 
 
 class _Listener(logging.handlers.QueueListener):
-    def enqueue_sentinel(self) -> None:
-        self.queue.put(None)  # type: ignore[attr-defined] # it is a real queue
+    """Ends with the process, also where standard error takes nothing."""
+
+    def stop(self) -> None:
+        """Write what waits, for a short time."""
+        with contextlib.suppress(queue.Full):
+            self.enqueue_sentinel()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
 
 
 def _describe_error(logger: WrappedLogger, name: str, event: EventDict) -> EventDict:
@@ -130,9 +148,13 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def _clean(logger: WrappedLogger, name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Every text cleaned, and first what every line has."""
+    """Every text cleaned, whatever it is in, and first what every line has."""
     ordered = {key: event[key] for key in _FIRST if key in event} | dict(event)
-    return {key: clean(value) if isinstance(value, str) else value for key, value in ordered.items()}
+    return {key: _clean_value(value) for key, value in ordered.items()}
+
+
+def _clean_value(value: object) -> object:
+    return value if isinstance(value, int | float | None) else clean(str(value))
 
 
 def clean(text: str) -> str:

@@ -8,6 +8,8 @@ import os
 import pty
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,6 +93,27 @@ def test_a_terminal_gets_it_for_people() -> None:
         assert word in lines[0]
 
 
+FLOOD = """
+import logging
+from kakeya_ops.serving.logs import set_up_logs
+set_up_logs(0)
+for number in range(6000):
+    logging.getLogger("kakeya_ops.thing").info("line %d of many that nobody reads", number)
+"""
+
+
+def test_a_reader_that_takes_nothing_does_not_keep_the_process_from_its_end() -> None:
+    unread, theirs = os.pipe()
+    process = subprocess.Popen([sys.executable, "-c", FLOOD], stderr=theirs)
+    os.close(theirs)
+    try:
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(unread)
+
+
 def formatted(message: str, *, human: bool = False, error: Exception | None = None, **fields: Any) -> str:
     record = logging.LogRecord("kakeya_ops.x", logging.INFO, "x.py", 1, message, (), None)
     record.__dict__.update(fields)
@@ -106,6 +129,36 @@ def test_no_key_no_whole_hash_and_nothing_that_steers_a_terminal(human: bool) ->
     assert "abc.def" not in line
     assert "\x1b]0" not in line
     assert "\x07" not in line
+
+
+SECRET = "Zm9vYmFyYmF6"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"Bearer {SECRET}",
+        f"mac={SECRET}",
+        f"key={SECRET}",
+        f"api_key={SECRET}",
+        f"api-key: {SECRET}",
+        f"'X-Api-Key': '{SECRET}'",
+        f'{{"apikey": "{SECRET}"}}',
+        f"key file, not {HASH}",
+    ],
+)
+@pytest.mark.parametrize("within", [str, lambda told: [told], lambda told: {"a": (told,)}, Path, str.encode])
+def test_whatever_a_secret_is_in_it_is_not_told(told: str, within: Callable[[str], Any]) -> None:
+    line = formatted("x", value=within(told))
+    assert SECRET not in line
+    assert HASH not in line
+
+
+@pytest.mark.parametrize(
+    "told", ["key file changed", "the key of allens", "the fleet key: no such file", "cache identity differs"]
+)
+def test_words_that_are_no_secret_are_kept(told: str) -> None:
+    assert clean(told) == told
 
 
 def test_our_own_errors_keep_their_words() -> None:
