@@ -19,17 +19,15 @@ SourceName = Literal["peer", "api", "ssh"]
 
 @dataclass(frozen=True)
 class Look(Generic[T]):
-    """The last attempts at one source, in monotonic seconds. `value` is what the last good one brought, at `value_at`.
+    """The last attempts at one source. `value` is what the last good one brought.
 
     `error` is what the last one came to grief by, None when it was good; with `no_way` it says nothing of the source
     itself, which could not be reached from here. `looks` are the attempts that have ended.
-    `began_at` is set while one is under way.
+    `began_at`, in monotonic seconds, is set while one is under way.
     """
 
     looks: int = 0
-    ended_at: float | None = None
     value: T | None = None
-    value_at: float | None = None
     error: str | None = None
     began_at: float | None = None
     no_way: bool = False
@@ -38,18 +36,22 @@ class Look(Generic[T]):
         """An attempt begins."""
         return replace(self, began_at=now)
 
-    def succeed(self, value: T, now: float) -> Look[T]:
+    def succeed(self, value: T) -> Look[T]:
         """It brought `value`."""
-        return Look(self.looks + 1, now, value, now)
+        return Look(self.looks + 1, value)
 
-    def fail(self, error: str, now: float, *, no_way: bool = False) -> Look[T]:
+    def fail(self, error: str, *, no_way: bool = False) -> Look[T]:
         """It failed."""
-        return Look(self.looks + 1, now, self.value, self.value_at, error, no_way=no_way)
+        return Look(self.looks + 1, self.value, error, no_way=no_way)
 
-    def overdue_seconds(self, now: float, limit_seconds: float) -> float | None:
-        """For how long an attempt has been under way, if that is longer than it may take."""
+    def fault(self, now: float, patience_seconds: float) -> str | None:
+        """Why `value` is of the past: an attempt is under way for longer than that, or else the last one failed."""
         waited = now - self.began_at if self.began_at is not None else 0.0
-        return waited if waited > limit_seconds else None
+        return f"no answer for {waited:.0f} s" if waited > patience_seconds else self.error
+
+    def current(self, now: float, patience_seconds: float) -> T | None:
+        """What is known by it now."""
+        return self.value if self.fault(now, patience_seconds) is None else None
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from kakeya_ops.serving.compatibility import find_difference
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.status.asking import ApiAnswer
 from kakeya_ops.status.board import Heard, Look, Told
-from kakeya_ops.status.life import PATIENCE_SECONDS, Life, judge_life
+from kakeya_ops.status.life import PATIENCE_SECONDS, SSH_SECONDS, Life, judge_life
 from kakeya_ops.status.reaching import judge_reach
+from kakeya_ops.status.remote_asking import HostAnswer
 from kakeya_ops.status.totals import add_up
 from kakeya_ops.status.value import (
     CardFacts,
@@ -87,7 +88,7 @@ class _Fleet:
             serves=life.state == "healthy" and not problems,
             problems=tuple(dict.fromkeys(problems)),
             notes=(*self._notes(heard, life, reaches), *_memory_notes(memory)),
-            service=_service(heard.ssh),
+            service=_service(heard.ssh, self.now),
             model=self._model(host, identity),
             identity=identity,
             reaches=reaches,
@@ -100,12 +101,9 @@ class _Fleet:
 
     def _api(self, heard: Heard) -> ApiAnswer | None:
         """What the head's API says now: from here, or else on the spot."""
-        if heard.api is not None and heard.api.error is None and heard.api.value is not None:
-            fresh = self.now - (heard.api.value_at or 0) < PATIENCE_SECONDS
-            return heard.api.value if fresh else None
-        if heard.ssh is not None and heard.ssh.value is not None and heard.ssh.error is None:
-            return heard.ssh.value.api
-        return None
+        direct = heard.api.current(self.now, PATIENCE_SECONDS) if heard.api else None
+        host = heard.ssh.current(self.now, SSH_SECONDS) if heard.ssh else None
+        return direct or (host.api if host else None)
 
     def _identity(self, host: ResolvedHost, heard: Heard) -> Identity:
         card = heard.told.card if heard.told else None
@@ -158,8 +156,8 @@ class _Fleet:
             notes.append(f"the last card is {self.now - heard.told.at:.0f} s old: its figures are of then")
         if heard.api is not None and heard.api.error is not None and not (heard.ssh and self._api(heard)):
             notes.append(f"no links and no reasons of fallbacks from it: {heard.api.error}")
-        if heard.ssh is not None and heard.ssh.error is not None:
-            notes.append(f"not reached over SSH: {heard.ssh.error}")
+        if heard.ssh is not None and (fault := heard.ssh.fault(self.now, SSH_SECONDS)) is not None:
+            notes.append(f"not reached over SSH: {fault}")
         notes += [f"one way only: it reaches {reach.head}, not the other way" for reach in reaches if reach.one_way]
         return notes
 
@@ -208,11 +206,12 @@ def _explain(identity: Identity) -> str:
     return f"cannot help {identity.head}: {found.get('field')} is {found.get('theirs')} here, {found.get('ours')} there"
 
 
-def _service(look: Look[Any] | None) -> Service:
+def _service(look: Look[HostAnswer] | None, now: float) -> Service:
     if look is None:
         return Service("not asked", reason="no SSH")
-    if look.error is not None:
-        return Service("not reached", reason=look.error)
+    fault = look.fault(now, SSH_SECONDS)
+    if fault is not None:
+        return Service("not reached", reason=fault)
     if look.value is None:
         return Service("asking")
     state = look.value.state

@@ -13,7 +13,7 @@ LIVELY_SECONDS = 6.0
 PATIENCE_SECONDS = 8.0
 """A node that has not answered for so long does not answer."""
 SSH_SECONDS = 90.0
-"""What was heard over SSH counts for so long."""
+"""Nor does a host that was asked over SSH for so long; until then, what it said before counts."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Life:
 def judge_life(heard: Heard, now: float) -> Life:
     """Whether the node is alive at `now`, in monotonic seconds."""
     peer = heard.peer
-    silent_seconds = peer.overdue_seconds(now, PATIENCE_SECONDS)
-    error = f"no answer for {silent_seconds:.0f} s" if silent_seconds else peer.error
+    error = peer.fault(now, PATIENCE_SECONDS)
     if error is not None:
         return _judge_elsewhere(heard, now, error)
     return Life("asking") if peer.value is None else _from_health(peer.value.health)
@@ -38,14 +37,14 @@ def judge_life(heard: Heard, now: float) -> Life:
 def _judge_elsewhere(heard: Heard, now: float, error: str) -> Life:
     """Of a node that does not answer here: what its own host says, or else whoever has its card."""
     not_here = f"not reached from here: {error}"
-    api = heard.api
-    if heard.peer.no_way and api and api.value and not api.error:
-        reason = api.value.head.get("reason")
-        life = _from_health(Health(api.value.head.get("healthy") is True, str(reason) if reason else None))
+    api = heard.api.current(now, PATIENCE_SECONDS) if heard.api else None
+    if heard.peer.no_way and api:
+        reason = api.head.get("reason")
+        life = _from_health(Health(api.head.get("healthy") is True, str(reason) if reason else None))
         return Life(life.state, life.reason, f"{not_here}; asked at its API")
-    ssh = heard.ssh
-    if ssh and ssh.value and not ssh.error and now - (ssh.value_at or 0.0) < SSH_SECONDS:
-        health = ssh.value.state.health
+    host = heard.ssh.current(now, SSH_SECONDS) if heard.ssh else None
+    if host:
+        health = host.state.health
         if isinstance(health, Health):
             life = _from_health(health)
             return Life(life.state, life.reason, f"{not_here}; asked on its own host")

@@ -36,16 +36,13 @@ class Poll:
             message, no_way = plain(self.name, error), isinstance(error, NoWay)
             board.change(
                 self.name,
-                lambda heard: heard.with_look(
-                    self.source, heard.look(self.source).fail(message, _now(), no_way=no_way)
-                ),
+                lambda heard: heard.with_look(self.source, heard.look(self.source).fail(message, no_way=no_way)),
             )
             return
-        now = _now()
         board.change(
             self.name,
-            lambda heard: heard.with_look(self.source, heard.look(self.source).succeed(answer, now)),
-            self.told(answer, now),
+            lambda heard: heard.with_look(self.source, heard.look(self.source).succeed(answer)),
+            self.told(answer, _now()),
         )
 
 

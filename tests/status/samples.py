@@ -70,12 +70,12 @@ def card(node: str, role: Role = "worker", *, identity: CacheIdentity = IDENTITY
 def answering(own: Card, *known: Card) -> Heard:
     """A node that has just answered."""
     answer = PeerAnswer(Health(own.healthy, own.reason), own, known)
-    return Heard(peer=Look[PeerAnswer]().succeed(answer, NOW), told=Told(own, NOW, None))
+    return Heard(peer=Look[PeerAnswer]().succeed(answer), told=Told(own, NOW, None))
 
 
 def silent(error: str = "nothing listens there", told: Told | None = None, *, no_way: bool = False) -> Heard:
     """A node that cannot be asked; with `no_way` nor can its machine."""
-    return Heard(peer=Look[PeerAnswer]().fail(error, NOW, no_way=no_way), told=told)
+    return Heard(peer=Look[PeerAnswer]().fail(error, no_way=no_way), told=told)
 
 
 def link(error: str | None = None) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def whole(**changes: Heard) -> dict[str, Heard]:
 
 
 def with_api(heard: Heard, answer: ApiAnswer) -> Heard:
-    return heard.with_look("api", Look[ApiAnswer]().succeed(answer, NOW))
+    return heard.with_look("api", Look[ApiAnswer]().succeed(answer))
 
 
 def judged(heard: dict[str, Heard], more: str = "", *, later: float = 0.0) -> FleetStatus:

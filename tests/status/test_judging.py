@@ -6,11 +6,15 @@ import dataclasses
 
 import pytest
 
+from deploy.states import GUI, bare
+from kakeya_ops.launchd import ServiceState
 from kakeya_ops.memory.footprint import Footprint, Term
-from kakeya_ops.observe.state import Health
+from kakeya_ops.observe.state import Health, Job
 from kakeya_ops.status.asking import PeerAnswer
 from kakeya_ops.status.board import Heard, Look, Told
 from kakeya_ops.status.judging import Moment, judge
+from kakeya_ops.status.life import SSH_SECONDS
+from kakeya_ops.status.remote_asking import HostAnswer
 from kakeya_ops.status.value import Identity, Memory, Service
 from kakeya_ops.wire.cards import NodeMemory
 from serving.running import simple_identity
@@ -65,7 +69,7 @@ def test_a_worker_that_does_not_answer_says_why_and_the_fleet_does_not_serve() -
 
 
 def test_a_worker_that_hangs_is_unreachable_and_its_last_figures_are_shown_with_their_age() -> None:
-    hanging = dataclasses.replace(answering(card("allens")), peer=Look(1, NOW, None, NOW, None, began_at=NOW))
+    hanging = dataclasses.replace(answering(card("allens")), peer=Look(1, began_at=NOW))
     worker = judged(whole(allens=hanging), later=20).node("allens")
     assert (worker.state, worker.problems) == ("unreachable", ("unreachable: no answer for 20 s",))
     assert worker.card is not None
@@ -165,7 +169,7 @@ def test_what_keeps_a_head_from_asking_is_shown(changes: dict[str, bool], proble
 
 def test_a_wrong_key_is_shown_although_the_engine_is_well() -> None:
     answer = PeerAnswer(Health(True), None, fault="message rejected: wrong key")
-    stranger = Heard(peer=Look[PeerAnswer]().succeed(answer, NOW))
+    stranger = Heard(peer=Look[PeerAnswer]().succeed(answer))
     worker = judged(whole(allens=stranger)).node("allens")
     assert (worker.state, worker.serves) == ("healthy", False)
     assert worker.problems == ("its card cannot be had: message rejected: wrong key",)
@@ -180,13 +184,26 @@ def test_a_restart_is_told_for_a_while() -> None:
 
 
 def test_an_api_that_wants_a_key_costs_links_and_nothing_else() -> None:
-    closed = answering(card("head", "head")).with_look("api", Look().fail("its API asks for a key", NOW))
+    closed = answering(card("head", "head")).with_look("api", Look().fail("its API asks for a key"))
     status = judged(whole(head=closed))
     assert status.serves
     assert status.node("head").notes == ("no links and no reasons of fallbacks from it: its API asks for a key",)
     assert status.node("allens").reaches == ()
     assert status.totals.fallbacks_by_reason is None
     assert status.totals.counters["remote_jobs"] == 0
+
+
+def test_what_ssh_said_counts_no_longer_once_a_look_hangs() -> None:
+    running = bare("head", jobs=(Job(GUI, ServiceState("running", 4711)),))
+    said = HostAnswer(running, api({"allens": seen_by_head()}))
+    heard = whole()
+    heard["head"] = answering(card("head", "head")).with_look("ssh", Look[HostAnswer]().succeed(said).begin(NOW))
+    soon, late = (judged(heard, later=later) for later in (SSH_SECONDS, SSH_SECONDS + 1))
+    assert (soon.node("head").service.state, soon.node("head").service.pid) == ("running", 4711)
+    assert soon.node("allens").reaches
+    assert late.node("head").service == Service("not reached", reason="no answer for 91 s")
+    assert "not reached over SSH: no answer for 91 s" in late.node("head").notes
+    assert late.node("allens").reaches == ()
 
 
 def test_a_window_that_forgets_is_said() -> None:

@@ -47,8 +47,8 @@ def door(fleet: Inventory = FLEET, name: str = "allens") -> HostDoor:
 
 def shown(answer: HostAnswer) -> NodeStatus:
     """The node of a host of which nothing but `answer` is known."""
-    heard = {name: Heard(peer=Look[PeerAnswer]().fail("no route", NOW)) for name in FLEET.hosts}
-    heard["allens"] = heard["allens"].with_look("ssh", Look[HostAnswer]().succeed(answer, NOW))
+    heard = {name: Heard(peer=Look[PeerAnswer]().fail("no route")) for name in FLEET.hosts}
+    heard["allens"] = heard["allens"].with_look("ssh", Look[HostAnswer]().succeed(answer))
     return judge(FLEET, heard, Moment(NOW, AT)).node("allens")
 
 
