@@ -36,9 +36,13 @@ class ReceiptFile:
         self._faulty = False
 
     def start(self) -> list[Receipt]:
-        """The receipts of earlier processes, oldest first. What cannot be read is left out, and out of the file."""
-        receipts = read_receipts(self.path, self._kept)
+        """The receipts of earlier processes, oldest first. Lines that are none are left out, and out of the file.
+
+        A file that cannot be read is told, and left as it is.
+        """
+        receipts: list[Receipt] = []
         with self._tolerant():
+            receipts = read_receipts(self.path, self._kept)
             self._begin_anew([_line(receipt) for receipt in receipts])
         self._thread.start()
         return receipts
@@ -49,8 +53,9 @@ class ReceiptFile:
             self._waiting.put_nowait(receipt)
 
     def close(self) -> None:
-        """Write what waits, and end."""
-        self._waiting.put(None)
+        """Write what waits, and end; a disk that takes nothing is not waited for longer than `_JOIN_SECONDS` twice."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=_JOIN_SECONDS)
         self._thread.join(_JOIN_SECONDS)
 
     def _write(self) -> None:
@@ -63,7 +68,8 @@ class ReceiptFile:
             self._begin_anew(_read_lines(self.path, self._kept))
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(line)
+            # After a fault the file may end within a line.
+            file.write(b"\n" + line if self._faulty else line)
         self._lines += 1
 
     def _begin_anew(self, lines: list[bytes]) -> None:
@@ -88,7 +94,10 @@ class ReceiptFile:
 
 
 def read_receipts(path: Path, most: int = KEPT) -> list[Receipt]:
-    """The newest `most` receipts in the file at `path`, oldest first; lines that are none are left out."""
+    """The newest `most` receipts in the file at `path`, oldest first; lines that are none are left out.
+
+    Raises `OSError` for a file that is there and cannot be read.
+    """
     receipts = []
     for line in _read_lines(path, most):
         with contextlib.suppress(ValueError, RecursionError):
@@ -99,13 +108,10 @@ def read_receipts(path: Path, most: int = KEPT) -> list[Receipt]:
 def _read_lines(path: Path, most: int) -> list[bytes]:
     """The last `most` lines that are whole and of a sane length; none where there is no such file."""
     lines: deque[bytes] = deque(maxlen=most)
-    try:
-        with path.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE_BYTES):
-                if line.endswith(b"\n"):
-                    lines.append(line)
-    except OSError:
-        pass
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE_BYTES):
+            if line.endswith(b"\n"):
+                lines.append(line)
     return list(lines)
 
 

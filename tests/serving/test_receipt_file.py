@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import stat
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kakeya_ops.serving import receipt_file
 from kakeya_ops.serving.receipt_file import ReceiptFile, read_receipts
 from kakeya_ops.serving.receipts import Fallback, Receipt
 from serving.test_receipts import KEY, RECEIPT, verify
@@ -87,6 +90,63 @@ def test_a_disk_that_takes_nothing_is_told_once(tmp_path: Path, caplog: pytest.L
     assert [record.getMessage() for record in caplog.records] == [
         f"receipts cannot be kept in {tmp_path / 'missing' / 'receipts'}: No such file or directory"
     ]
+
+
+def test_a_file_that_cannot_be_read_is_told_and_not_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "receipts"
+    write(path, numbered(1))
+
+    def fail(self: Path, mode: str) -> object:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "open", fail)
+        assert write(path, numbered(2)) == []
+    assert [record.getMessage() for record in caplog.records] == [
+        f"receipts cannot be kept in {path}: {os.strerror(errno.EIO)}"
+    ]
+    assert read_receipts(path) == [numbered(1), numbered(2)]
+
+
+def test_a_line_cut_off_by_a_full_disk_does_not_spoil_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "receipts"
+    file = ReceiptFile(path)
+    file.start()
+    with file._tolerant():
+        with path.open("ab") as short:
+            short.write(json.dumps(numbered(1).to_json()).encode()[:-20])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    file.append(numbered(2))
+    file.append(numbered(3))
+    file.close()
+    assert read_receipts(path) == [numbered(2), numbered(3)]
+
+
+def test_a_disk_that_hangs_does_not_keep_the_process_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed, begun = threading.Event(), threading.Event()
+
+    def hang(self: ReceiptFile, line: bytes) -> None:
+        begun.set()
+        allowed.wait(30)
+
+    monkeypatch.setattr(ReceiptFile, "_append", hang)
+    monkeypatch.setattr(receipt_file, "_JOIN_SECONDS", 0.05)
+    file = ReceiptFile(tmp_path / "receipts", 1)
+    file.start()
+    file.append(numbered(0))
+    assert begun.wait(20)
+    for number in range(1, 9):
+        file.append(numbered(number))
+    closing = threading.Thread(target=file.close, daemon=True)
+    closing.start()
+    closing.join(5)
+    ended = not closing.is_alive()
+    allowed.set()
+    assert ended
 
 
 @given(
