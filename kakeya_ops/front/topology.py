@@ -13,28 +13,29 @@ class Directions:
 
     def __init__(self) -> None:
         self._last_words: dict[str, float] = {}
-        """When the newest card of each node was issued that the head ceased to reach."""
+        """When the newest card was issued that may not have come from its node itself."""
 
     def observe(self, nodes: Iterable[Known]) -> frozenset[str]:
         """The nodes that reach the head while it does not reach them, as far as cards tell.
 
-        A card that was issued after the way to its node broke was brought by the node itself, unless another node,
-        which the head does reach, may have passed it on. While a way works, nothing tells of the other direction.
+        A card that was issued after the way to its node broke was brought by the node itself, unless another node
+        may have passed it on, whether the head reaches that one or not. While a way works, nothing tells of the other
+        direction.
         """
         known = list(nodes)
-        reached = {one.node for one in known if one.reachable}
-        for node in reached:
-            self._last_words.pop(node, None)
-        return frozenset(one.node for one in known if one.node not in reached and self._speaks(one) and not reached)
-
-    def _speaks(self, one: Known) -> bool:
+        if len(known) != 1 or known[0].reachable:
+            self._last_words.clear()
+            return frozenset()
+        [one] = known
         issued_at = one.card.issued_at if one.card else 0.0
-        return issued_at > self._last_words.setdefault(one.node, issued_at)
+        # What is there at the first such look may have come before.
+        speaks = issued_at > self._last_words.setdefault(one.node, issued_at)
+        return frozenset([one.node]) if speaks else frozenset()
 
 
 def describe_topology(head: str, nodes: Sequence[Known], one_way: Collection[str]) -> dict[str, Any]:
     """Nodes and links; a link goes from the head and says what the way is worth. `one_way` names those nodes that reach
-    the head while it does not reach them.
+    the head while it does not reach them; whether another one that it does not reach does so is not known.
     """
     return {
         "head": head,
@@ -66,7 +67,7 @@ def _describe_link(head: str, one: Known, one_way: bool) -> dict[str, Any]:
         "from": head,
         "to": one.node,
         "up": one.reachable,
-        "one_way": one_way,
+        "one_way": one_way or (False if one.reachable else None),
         "network": link.endpoint.network if link else None,
         "endpoint": str(link.endpoint) if link else None,
         "rtt_seconds": link.rtt_seconds if link else None,

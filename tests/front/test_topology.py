@@ -66,11 +66,25 @@ def test_a_node_that_goes_on_to_send_cards_reaches_the_head() -> None:
     assert directions.observe([silent(5.0)]) == set()
 
 
-def test_another_node_may_have_passed_the_card_on() -> None:
+@pytest.mark.parametrize("other", [replace(KNOWN, node="other"), silent(2.0, "other"), ABSENT])
+def test_another_node_may_have_passed_the_card_on(other: Known) -> None:
     directions = Directions()
-    other = replace(KNOWN, node="other")
     directions.observe([silent(1.0), other])
     assert directions.observe([silent(3.0), other]) == set()
+
+
+def test_what_another_node_passed_on_before_it_went_is_no_sign() -> None:
+    directions, other = Directions(), replace(KNOWN, node="other")
+    assert directions.observe([silent(1.0)]) == set()
+    directions.observe([silent(3.0), other])
+    assert directions.observe([silent(5.0)]) == set()
+    assert directions.observe([silent(5.0)]) == set()
+    assert directions.observe([silent(6.0)]) == {"store"}
+
+
+def test_whether_a_way_that_is_down_is_one_way_is_not_known() -> None:
+    [link] = describe_topology("head", [ABSENT], ())["links"]
+    assert (link["up"], link["one_way"]) == (False, None)
 
 
 def test_a_node_without_a_card_says_nothing() -> None:
