@@ -92,13 +92,13 @@ _Figure = tuple[str, str, str]
 
 def describe_totals(summary: Value) -> dict[str, _Figure]:
     """The tiles by name: each a value, what is behind it, and ``bad`` where that is no good news."""
-    counters, tokens, failures = summary["counters"], summary["tokens"], summary.get("failures_by_reason", {})
+    counters, tokens, failures = summary["counters"], summary["tokens"], summary["failures_by_reason"]
     failed, fallbacks = counters["requests_failed"], counters["fallbacks"]
     why = words.reasons(failures) or words.count(failed)
     return {
         "requests": (
             words.count(counters["requests"]),
-            f"failed: {why}" if failed else f"none failed, {words.count(summary.get('live', 0))} under way",
+            f"failed: {why}" if failed else f"none failed, {words.count(summary['live'])} under way",
             "bad" if failed else "",
         ),
         "prompt_tokens": (
@@ -111,7 +111,7 @@ def describe_totals(summary: Value) -> dict[str, _Figure]:
             f"{words.count(tokens['tokens_reused'])} not computed again",
             "",
         ),
-        "tokens_decoded": (words.count(counters["tokens_decoded"]), _latency(summary.get("latency", {})), ""),
+        "tokens_decoded": (words.count(counters["tokens_decoded"]), _latency(summary["latency"]), ""),
         "remote_jobs": (
             words.count(counters["remote_jobs"]),
             f"{words.count(counters['remote_job_failures'])} failed",
@@ -132,7 +132,7 @@ def describe_totals(summary: Value) -> dict[str, _Figure]:
 
 
 def _latency(latency: Mapping[str, float | None]) -> str:
-    between = latency.get("inter_token_seconds_p50")
+    between = latency["inter_token_seconds_p50"]
     return f"{words.duration(between)} apart in the last minute" if between is not None else "none in the last minute"
 
 

@@ -39,7 +39,7 @@ def describe_node(known: Known) -> dict[str, Any]:
         "reachable": known.reachable,
         "usable": known.usable,
         "conflict": known.conflict,
-        "identity_match": known.card is not None and known.difference is None,
+        "identity_match": known.difference is None if known.card else None,
         "identity_difference": known.difference.to_json() if known.difference else None,
         "endpoint": str(link.endpoint) if link else None,
         "link": link.to_json() if link else None,
@@ -49,7 +49,7 @@ def describe_node(known: Known) -> dict[str, Any]:
 
 def _describe_card(card: Card | None) -> dict[str, Any]:
     if card is None:
-        return dict.fromkeys(_CARD_FIELDS) | {"healthy": False, "counters": {}}
+        return dict.fromkeys(_CARD_FIELDS) | {"counters": {}}
     return card.model_dump(include=set(_CARD_FIELDS))
 
 
@@ -71,7 +71,7 @@ def describe_head(head: HeadService, tenant: str) -> dict[str, Any]:
 
 
 def describe_tokens(counters: Counters) -> dict[str, Any]:
-    """Where the prompt tokens came from, and the share that was not computed by this head."""
+    """Where the prompt tokens came from, and the share that nobody computed again, None before the first."""
     local = counters.value(CounterName.TOKENS_COMPUTED_LOCAL)
     remote = counters.value(CounterName.TOKENS_COMPUTED_REMOTE)
     reused = counters.value(CounterName.TOKENS_REUSED)
@@ -81,7 +81,7 @@ def describe_tokens(counters: Counters) -> dict[str, Any]:
         "tokens_computed_local": int(local),
         "tokens_computed_remote": int(remote),
         "tokens_reused": int(reused),
-        "reused_share": reused / total if total else 0.0,
+        "reused_share": reused / total if total else None,
     }
 
 
@@ -94,6 +94,7 @@ def describe_summary(counters: Counters, nodes: Sequence[Known]) -> dict[str, An
         "caches": sum(known.role == "cache" for known in nodes),
         "counters": counters.snapshot(),
         "fallbacks_by_reason": counters.by_reason(CounterName.FALLBACKS),
+        "failures_by_reason": counters.by_reason(CounterName.REQUESTS_FAILED),
         "by_worker": counters.by_worker(),
         "tokens": describe_tokens(counters),
     }

@@ -46,7 +46,7 @@ def fleet_table(head: Mapping[str, Any], cards: Iterable[Mapping[str, Any]]) -> 
             _text(card.get("node")),
             _text(card.get("role")),
             _state(card),
-            "equal" if card.get("identity_match") else "differs",
+            _either(card.get("identity_match"), "equal", "differs"),
             f"{rate:.0f} tokens/s" if isinstance(rate, int | float) else "not measured",
             _pool(card.get("pool")),
         )
@@ -98,7 +98,13 @@ def _short(digest: object) -> Text:
 def _state(card: Mapping[str, Any]) -> Text:
     if not card.get("reachable"):
         return Text("unreachable", style="bold red")
-    return Text("healthy", style="green") if card.get("healthy") else Text("not healthy", style="bold red")
+    healthy = card.get("healthy")
+    style = "yellow" if healthy is None else "green" if healthy else "bold red"
+    return Text(_either(healthy, "healthy", "not healthy"), style=style)
+
+
+def _either(value: object, yes: str, no: str) -> str:
+    return "unknown" if value is None else yes if value else no
 
 
 def _pool(pool: object) -> str:

@@ -46,6 +46,10 @@ class HostileHead:
             "import_seconds": 9.5,
         }
         return {
+            "nodes": 4,
+            "reachable": 3,
+            "workers": 3,
+            "caches": 1,
             "counters": counters,
             "fallbacks_by_reason": {"timeout": 2, MARKUP: 1},
             "failures_by_reason": {"busy": 5, "engine_dead": 2},

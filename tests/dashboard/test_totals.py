@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dashboard.hostile import MARKUP, HostileHead
 from kakeya_ops.dashboard.totals import describe_counters, describe_totals
-from kakeya_ops.serving.counters import DESCRIPTIONS, CounterName
+from kakeya_ops.front.network import describe_summary
+from kakeya_ops.serving.counters import DESCRIPTIONS, CounterName, Counters
 
 
 def test_a_head_that_has_done_much() -> None:
@@ -18,9 +19,8 @@ def test_a_head_that_has_done_much() -> None:
 
 
 def test_a_head_that_has_done_nothing() -> None:
-    counters = {name.value: 0 for name in CounterName}
-    tokens = dict.fromkeys(["prompt_tokens", "tokens_reused", "tokens_computed_remote", "tokens_computed_local"], 0)
-    figures = describe_totals({"counters": counters, "tokens": tokens, "fallbacks_by_reason": {}})
+    latency = {"inter_token_seconds_p50": None}
+    figures = describe_totals(describe_summary(Counters(), []) | {"latency": latency, "live": 0})
     assert figures["requests"] == ("0", "none failed, 0 under way", "")
     assert figures["reused_share"][0] == "–"
     assert figures["fallbacks"] == ("0", "the remote path has held", "")

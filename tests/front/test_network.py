@@ -38,7 +38,7 @@ def test_a_node_is_its_card_its_link_and_our_judgement() -> None:
 
 def test_a_difference_is_named_with_both_values() -> None:
     node = describe_node(replace(KNOWN, difference=Difference("window", 2048, 64), usable=False))
-    assert not node["identity_match"]
+    assert node["identity_match"] is False
     assert node["identity_difference"] == {"field": "window", "ours": 2048, "theirs": 64}
 
 
@@ -50,8 +50,8 @@ def test_an_id_that_two_nodes_claim_is_told() -> None:
 def test_a_host_without_a_card_has_the_same_fields_and_says_why() -> None:
     node = describe_node(ABSENT)
     assert set(node) == set(describe_node(KNOWN))
-    assert (node["node"], node["role"], node["healthy"], node["reachable"]) == ("worker", "worker", False, False)
-    assert (node["identity_match"], node["identity"], node["epoch"], node["counters"]) == (False, None, None, {})
+    assert (node["node"], node["role"], node["healthy"], node["reachable"]) == ("worker", "worker", None, False)
+    assert (node["identity_match"], node["identity"], node["epoch"], node["counters"]) == (None, None, None, {})
     assert node["link"]["last_error"] == "worker: refused"
     without = describe_node(replace(ABSENT, link=None))
     assert (without["link"], without["endpoint"], without["rtt_seconds"]) == (None, None, None)
@@ -64,7 +64,7 @@ def test_all_of_it_is_json(known: Known) -> None:
 
 def test_tokens_are_parts_of_a_whole() -> None:
     counters = Counters()
-    assert describe_tokens(counters)["reused_share"] == 0.0
+    assert describe_tokens(counters)["reused_share"] is None
     counters.add(CounterName.TOKENS_COMPUTED_LOCAL, 10)
     counters.add(CounterName.TOKENS_COMPUTED_REMOTE, 20, worker="a")
     counters.add(CounterName.TOKENS_REUSED, 30)
@@ -81,9 +81,11 @@ def test_a_summary_counts_nodes_and_reasons() -> None:
     counters = Counters()
     counters.add(CounterName.FALLBACKS, worker="worker", reason="timeout")
     counters.add(CounterName.FALLBACKS, 2, worker="worker", reason="corrupt")
+    counters.add(CounterName.REQUESTS_FAILED, 3, reason="busy")
     summary = describe_summary(counters, [KNOWN, ABSENT])
     assert (summary["nodes"], summary["workers"], summary["caches"], summary["reachable"]) == (2, 1, 1, 1)
     assert summary["fallbacks_by_reason"] == {"corrupt": 2, "timeout": 1}
+    assert summary["failures_by_reason"] == {"busy": 3}
     assert summary["counters"]["fallbacks"] == summary["by_worker"]["worker"]["fallbacks"] == 3
 
 

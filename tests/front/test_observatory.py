@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from dashboard.hostile import HostileHead
 from engine_bench import BLOCK_TOKENS
 from front.towns import Town
 from kakeya_ops.front.observatory import Observatory
@@ -68,6 +69,25 @@ def test_a_request_that_ended_has_its_timeline_and_its_outcome(town: Town) -> No
     assert steps[-1] == "first token"
     last = request["timeline"][-1]
     assert last["began_seconds"] + last["seconds"] == pytest.approx(request["times"]["first_token"])
+
+
+def test_what_the_tests_of_the_page_are_shown_is_what_there_is(town: Town) -> None:
+    town.complete("fake", max_tokens=2)
+    wait_for(lambda: not town.observatory.live("somebody"))
+    real, fake = town.observatory, HostileHead()
+    assert fake.summary().keys() == real.summary().keys()
+    assert fake.summary()["tokens"].keys() == real.summary()["tokens"].keys()
+    assert fake.summary()["latency"].keys() <= real.summary()["latency"].keys()
+    assert fake.series().keys() <= real.series().keys()
+    assert fake.nodes("x")["head"].keys() <= (real.nodes("x")["head"] | {"identity_difference": None}).keys()
+    pairs = [
+        (fake.nodes("x")["nodes"], real.nodes("x")["nodes"]),
+        (fake.topology()["nodes"], real.topology()["nodes"]),
+        (fake.topology()["links"], real.topology()["links"]),
+        (fake.requests("x"), real.requests("somebody")),
+    ]
+    for told, found in pairs:
+        assert {name for one in told for name in one} <= found[0].keys()
 
 
 def test_a_look_that_fails_is_not_the_last(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

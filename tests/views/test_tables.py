@@ -52,13 +52,15 @@ def test_the_fleet_shows_who_is_there_and_in_what_state() -> None:
     cards = [
         worker_card(),
         worker_card() | {"node": "far", "reachable": False, "identity_match": False},
+        worker_card() | {"node": "new", "healthy": None, "identity_match": None},
         worker_card() | {"node": "ill", "healthy": False, "prefill_tokens_per_second": None, "pool": None},
     ]
     shown = [" ".join(line.split()) for line in text(fleet_table(head_card(), cards)).splitlines()]
     assert shown[3].startswith("head head answers")
     assert shown[4] == "worker worker healthy equal 1000 tokens/s 4.0 KiB of 1.0 MiB"
     assert shown[5].startswith("far worker unreachable differs")
-    assert shown[6] == "ill worker not healthy equal not measured unknown"
+    assert shown[6].startswith("new worker unknown unknown")
+    assert shown[7] == "ill worker not healthy equal not measured unknown"
 
 
 def test_a_timeline_tells_who_computed_what() -> None:
