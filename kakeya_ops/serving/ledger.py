@@ -107,11 +107,11 @@ class Ledger:
             return "reuse"
         if remote is None:
             return "none"
-        if self._is_faster(remote):
+        if self._is_known_faster(remote):
             return "faster worker"
         return "overlap" if self._engine.decoding > 1 else "none"
 
-    def _is_faster(self, remote: RemotePart) -> bool:
+    def _is_known_faster(self, remote: RemotePart) -> bool:
         own = self._engine.measured.tokens_per_second
         seconds = (remote.worker_receipt or {}).get("compute_seconds")
         if not own or not seconds:

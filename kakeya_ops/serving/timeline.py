@@ -101,10 +101,8 @@ def _overlap(receipt: Receipt) -> str:
 
 
 def _none(receipt: Receipt) -> str:
-    if receipt.remote:
-        return (
-            f"No gain: {_computed(receipt)}, no faster than the head; equal machines do not speed up one cold prompt."
-        )
+    if receipt.remote:  # it was no faster, or either speed is not known: a receipt does not tell which
+        return f"No gain was measured: {_computed(receipt)}; equal machines do not speed up one cold prompt."
     return f"No gain: the head computed all {receipt.prompt_tokens} prompt tokens itself."
 
 

@@ -106,8 +106,8 @@ REUSED = replace(COMPUTED, gain="reuse", local_pool_tokens=64, remote=replace(RE
         ),
         (
             replace(RECEIPT, gain="none"),
-            "No gain: worker computed 576 of 641 prompt tokens, "
-            "no faster than the head; equal machines do not speed up one cold prompt.",
+            "No gain was measured: worker computed 576 of 641 prompt tokens; "
+            "equal machines do not speed up one cold prompt.",
         ),
         (
             BROKEN,
