@@ -1,4 +1,4 @@
-"""Every metric that a node offers to Prometheus, as one list, and the collector of those that each role has.
+"""Every metric that a node offers to Prometheus, as one list, and the collectors of those that each role has.
 
 The counters are those of `kakeya_ops.serving.counters.CounterName`; the rest are gauges that are read when they are
 asked for, and histograms of what the head measured at its clients' requests. Dashboards are made from `METRICS`.
@@ -22,11 +22,11 @@ from kakeya_ops.wire.cards import Role
 if TYPE_CHECKING:
     from kakeya_ops.engine.engine import Engine
     from kakeya_ops.serving.node import Node
+    from kakeya_ops.serving.presence import Presence
 
 Kind = Literal["counter", "gauge", "histogram"]
 Unit = Literal["bytes", "seconds", "tokens", "tokens/s", "bytes/s", ""]
 
-PREFIX = "kakeya_"
 _ALL: frozenset[Role] = frozenset({"head", "worker", "cache"})
 _COMPUTING: frozenset[Role] = frozenset({"head", "worker"})
 _HEAD: frozenset[Role] = frozenset({"head"})
@@ -51,7 +51,7 @@ def _unit_of(name: CounterName) -> Unit:
 
 
 COUNTERS = tuple(
-    Metric(f"{PREFIX}{name.value}", "counter", DESCRIPTIONS[name], _unit_of(name), ("worker", "reason"))
+    Metric(f"kakeya_{name.value}", "counter", DESCRIPTIONS[name], _unit_of(name), ("worker", "reason"))
     for name in CounterName
 )
 
@@ -143,8 +143,26 @@ def gauge(metric: Metric, value: float | None) -> GaugeMetricFamily:
     return family
 
 
+class PresenceCollector(Collector):
+    """What every node says of itself, also one without its model."""
+
+    def __init__(self, node: Presence) -> None:
+        self._node = node
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """The gauges, as they are now."""
+        node = self._node
+        info = GaugeMetricFamily(NODE_INFO.name, NODE_INFO.description, labels=NODE_INFO.labels)
+        info.add_metric((node.id, node.role, __version__, node.instance), 1.0)
+        yield info
+        yield gauge(START_TIME, node.epoch / 1e9)
+        yield gauge(HEALTHY, node.health().healthy)
+        yield gauge(MEMORY_AVAILABLE, psutil.virtual_memory().available)
+        yield gauge(MEMORY_FOOTPRINT, read_footprint())
+
+
 class NodeCollector(Collector):
-    """What every node says of itself, and what its role adds to that."""
+    """What a node with its model adds to that: of its pool, and what belongs to its role."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -152,23 +170,13 @@ class NodeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """The gauges, as they are now."""
         node, pool = self._node, self._node.pool.stats()
-        yield self._info()
-        yield gauge(START_TIME, node.epoch / 1e9)
-        yield gauge(HEALTHY, node.health().healthy)
         yield gauge(POOL_USED, pool.used_bytes)
         yield gauge(POOL_BUDGET, pool.budget_bytes)
         yield gauge(POOL_PINNED, pool.pinned_bytes)
-        yield gauge(MEMORY_AVAILABLE, psutil.virtual_memory().available)
-        yield gauge(MEMORY_FOOTPRINT, read_footprint())
         if node.engine is not None:
             yield from _collect_engine(node.engine)
         if node.jobs is not None:
             yield gauge(JOBS_RUNNING, len(node.jobs))
-
-    def _info(self) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(NODE_INFO.name, NODE_INFO.description, labels=NODE_INFO.labels)
-        family.add_metric((self._node.id, self._node.role, __version__, self._node.instance), 1.0)
-        return family
 
 
 def _collect_engine(engine: Engine) -> Iterator[GaugeMetricFamily]:
@@ -193,9 +201,9 @@ __all__ = [
     "PEER_RTT",
     "PEER_UP",
     "PEER_USABLE",
-    "PREFIX",
     "REQUEST_SECONDS",
     "Metric",
     "NodeCollector",
+    "PresenceCollector",
     "gauge",
 ]

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import psutil
-
-from kakeya_ops import __version__
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.metrics import NodeCollector
 from kakeya_ops.serving.presence import CARD_SECONDS, Health, NodeSettings, Presence
-from kakeya_ops.serving.process_memory import read_footprint
 from kakeya_ops.units import BlockHash
 from kakeya_ops.wire.cards import Card, Load, NodeMemory, PoolUse
 
@@ -51,46 +46,13 @@ class Node(Presence):
 
     def card(self) -> Card:
         """What it says about itself now."""
-        engine, pool, health = self.engine, self.pool.stats(), self.health()
-        return Card(
-            node=self.id,
-            role=self.role,
-            epoch=self.epoch,
-            instance=self.instance,
-            version=__version__,
-            endpoints=tuple(self.settings.endpoints),
-            identity=self.identity.digest,
-            identity_document=self._document,
-            runtime=engine.runtime.to_json() if engine else None,
-            load=self._load(),
-            prefill_tokens_per_second=engine.measured.tokens_per_second if engine else None,
-            free_memory_bytes=psutil.virtual_memory().available,
-            pool=PoolUse(used_bytes=pool.used_bytes, budget_bytes=pool.budget_bytes),
-            counters=dict(self.counters.snapshot()),
-            issued_at=time.time(),
-            ttl_seconds=CARD_SECONDS,
-            healthy=health.healthy,
-            reason=health.reason,
-            memory=self._memory(),
-        )
-
-    def _memory(self) -> NodeMemory:
-        use = self.engine.memory() if self.engine else None
-        return NodeMemory(
-            active_bytes=use.active_bytes if use else None,
-            peak_bytes=use.peak_bytes if use else None,
-            footprint_bytes=read_footprint(),
-        )
-
-    def _load(self) -> Load:
-        if self.engine is None:
-            return Load(queued=0, running=0, queue_seconds=0.0)
-        waiting = self.engine.queued
-        return Load(
-            queued=max(waiting - 1, 0),
-            running=min(waiting, 1) + self.engine.decoding,
-            queue_seconds=self.engine.queue_seconds(),
-        )
+        card, pool = super().card(), self.pool.stats()
+        said: dict[str, object] = {
+            "identity": self.identity.digest,
+            "identity_document": self._document,
+            "pool": PoolUse(used_bytes=pool.used_bytes, budget_bytes=pool.budget_bytes),
+        }
+        return card.model_copy(update=said | (_describe_engine(self.engine, card) if self.engine else {}))
 
     def _engine_health(self, engine: Engine) -> Health:
         beat = engine.heartbeat()
@@ -106,6 +68,22 @@ class Node(Presence):
         if self.pool.put(_PROBE, StoredPart.of(b"\0")) and self.pool.holds(_PROBE):
             return Health(True)
         return Health(False, "the pool takes nothing more: all of it is in use")
+
+
+def _describe_engine(engine: Engine, card: Card) -> dict[str, object]:
+    """What a node with `engine` says beyond its `card`."""
+    waiting, use = engine.queued, engine.memory()
+    used = {"active_bytes": use.active_bytes, "peak_bytes": use.peak_bytes}
+    return {
+        "runtime": engine.runtime.to_json(),
+        "load": Load(
+            queued=max(waiting - 1, 0),
+            running=min(waiting, 1) + engine.decoding,
+            queue_seconds=engine.queue_seconds(),
+        ),
+        "prefill_tokens_per_second": engine.measured.tokens_per_second,
+        "memory": (card.memory or NodeMemory()).model_copy(update=used),
+    }
 
 
 __all__ = ["BUSY_STALE_SECONDS", "CARD_SECONDS", "IDLE_STALE_SECONDS", "Health", "Node", "NodeSettings"]

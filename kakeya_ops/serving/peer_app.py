@@ -1,8 +1,8 @@
-"""The peer protocol as an app: the same for workers, caches and heads."""
+"""The peer protocol as an app: the same for workers, caches and heads, and a part of it for every node."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -23,6 +23,7 @@ from kakeya_ops.serving.door import Answer, Door, refuse_route, tell_bug, tell_h
 from kakeya_ops.serving.job import Wish
 from kakeya_ops.serving.job_stream import Bell, JobStream
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.presence import Presence
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.streams import Frame, FrameStream, Upload, block_frames_bytes
 from kakeya_ops.wire.bodies import FetchRequest, LookupReply, LookupRequest, PrefillRequest, StreamHeader
@@ -33,26 +34,33 @@ from kakeya_ops.wire.signing import Caller
 
 def make_peer_app(node: Node) -> Starlette:
     """The app that answers `node`'s peers."""
-    app, door = _PeerApp(node), Door(node)
-    return Starlette(
-        routes=[
-            Route("/healthz", app.health, methods=["GET"]),
-            Route("/metrics", app.metrics, methods=["GET"]),
-            Route(CARD_PATH, door.small(app.card), methods=["GET"]),
-            Route(CARDS_PATH, door.small(app.exchange, CardsExchange.limit_bytes), methods=["POST"]),
-            Route(LOOKUP_PATH, door.small(app.lookup, LookupRequest.limit_bytes), methods=["POST"]),
-            Route(FETCH_PATH, door.small(app.fetch, FetchRequest.limit_bytes), methods=["POST"]),
-            Route(PREFILL_PATH, door.small(app.prefill, PrefillRequest.limit_bytes), methods=["POST"]),
-            Route(BLOCKS_PATH, door.streamed(app.store), methods=["PUT"]),
-        ],
-        exception_handlers={HTTPException: refuse_route, Exception: tell_bug},
-    )
+    door = Door(node)
+    app = _PeerApp(node, door)
+    routes = [
+        Route(LOOKUP_PATH, door.small(app.lookup, LookupRequest.limit_bytes), methods=["POST"]),
+        Route(FETCH_PATH, door.small(app.fetch, FetchRequest.limit_bytes), methods=["POST"]),
+        Route(PREFILL_PATH, door.small(app.prefill, PrefillRequest.limit_bytes), methods=["POST"]),
+        Route(BLOCKS_PATH, door.streamed(app.store), methods=["PUT"]),
+    ]
+    return make_node_app(node, door, routes)
 
 
-class _PeerApp:
-    def __init__(self, node: Node) -> None:
+def make_node_app(node: Presence, door: Door, routes: Sequence[Route]) -> Starlette:
+    """The app of any node: its health, metrics and card, and the exchange of cards; `routes` are what it has beyond."""
+    app = _NodeApp(node, door)
+    every = [
+        Route("/healthz", app.health, methods=["GET"]),
+        Route("/metrics", app.metrics, methods=["GET"]),
+        Route(CARD_PATH, door.small(app.card), methods=["GET"]),
+        Route(CARDS_PATH, door.small(app.exchange, CardsExchange.limit_bytes), methods=["POST"]),
+    ]
+    return Starlette(routes=[*every, *routes], exception_handlers={HTTPException: refuse_route, Exception: tell_bug})
+
+
+class _NodeApp:
+    def __init__(self, node: Presence, door: Door) -> None:
         self._node = node
-        self._door = Door(node)
+        self._door = door
 
     async def health(self, request: Request) -> Response:
         return tell_health(self._node)
@@ -68,6 +76,12 @@ class _PeerApp:
         self._node.cards.merge(CardsExchange.parse(body).cards)
         known = tuple(self._node.cards.fresh().values())
         return self._door.reply(caller, CardsExchange(cards=known).encode())
+
+
+class _PeerApp:
+    def __init__(self, node: Node, door: Door) -> None:
+        self._node = node
+        self._door = door
 
     async def lookup(self, caller: Caller, body: bytes) -> Answer:
         request = LookupRequest.parse(body)

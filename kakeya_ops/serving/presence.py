@@ -8,12 +8,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import psutil
+
+from kakeya_ops import __version__
 from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
 from kakeya_ops.serving.counters import Counters
+from kakeya_ops.serving.metrics import PresenceCollector
+from kakeya_ops.serving.process_memory import read_footprint
 from kakeya_ops.units import NodeId
-from kakeya_ops.wire.cards import Card, Endpoint, Role
+from kakeya_ops.wire.cards import Card, Endpoint, Load, NodeMemory, PoolUse, Role
 from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
 
 CARD_SECONDS = 15.0
@@ -56,6 +61,7 @@ class Presence(ABC):
         unsigned = self.fleet_key is None
         self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
+        self.counters.registry.register(PresenceCollector(self))
 
     @property
     def id(self) -> NodeId:
@@ -81,9 +87,30 @@ class Presence(ABC):
     def health(self) -> Health:
         """Whether it can do its work; never waits for work that is going on."""
 
-    @abstractmethod
     def card(self) -> Card:
-        """What it says about itself now."""
+        """What it says about itself now: without a model no identity, so that its KV is nobody's, and no load."""
+        health = self.health()
+        return Card(
+            node=self.id,
+            role=self.role,
+            epoch=self.epoch,
+            instance=self.instance,
+            version=__version__,
+            endpoints=tuple(self.settings.endpoints),
+            identity=None,
+            identity_document=None,
+            runtime=None,
+            load=Load(queued=0, running=0, queue_seconds=0.0),
+            prefill_tokens_per_second=None,
+            free_memory_bytes=psutil.virtual_memory().available,
+            pool=PoolUse(used_bytes=0, budget_bytes=0),
+            counters=dict(self.counters.snapshot()),
+            issued_at=time.time(),
+            ttl_seconds=CARD_SECONDS,
+            healthy=health.healthy,
+            reason=health.reason,
+            memory=NodeMemory(footprint_bytes=read_footprint()),
+        )
 
 
 __all__ = ["CARD_SECONDS", "Health", "NodeSettings", "Presence"]

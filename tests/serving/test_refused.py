@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from kakeya_ops.peer.client import PeerClient
 from kakeya_ops.peer.connection import Endpoint, StopFlag
@@ -88,7 +89,15 @@ def test_its_card_is_not_healthy_says_why_and_fits_no_head(node: RefusedNode, po
 def test_strangers_are_refused_as_everywhere(node: RefusedNode, port: int) -> None:
     assert ask(port, "GET", "/v1/card")[0] == 401
     assert node.counters.snapshot()[CounterName.REQUESTS_REFUSED] > 0
-    assert b"kakeya_" in ask(port, "GET", "/metrics")[1]
+
+
+def test_its_metrics_say_that_it_is_not_healthy(node: RefusedNode, port: int) -> None:
+    text = ask(port, "GET", "/metrics")[1].decode()
+    found = {family.name: family.samples for family in text_string_to_metric_families(text)}
+    assert [sample.value for sample in found["kakeya_healthy"]] == [0]
+    [info] = found["kakeya_node_info"]
+    assert (info.labels["node"], info.labels["role"], info.labels["run"]) == ("allens", "worker", node.instance)
+    assert {"kakeya_start_time_seconds", "kakeya_memory_available_bytes"} <= found.keys()
 
 
 def test_a_long_reason_is_cut() -> None:
