@@ -28,7 +28,7 @@ def status(
 ) -> None:
     """Show what every host of the inventory does now, whether it serves, and why not.
 
-    Exits with 0 when every host serves, 1 when one does not or cannot be reached. So does --watch, by what it showed
+    Exits with 0 when every host serves, 1 when one does not or that is not known. So does --watch, by what it showed
     last: Ctrl-C is how it ends.
     """
     from kakeya_ops.status import Collector

@@ -19,7 +19,7 @@ from kakeya_ops.status.board import Board, Heard, Look
 from kakeya_ops.status.judging import Moment, judge
 from kakeya_ops.status.life import PATIENCE_SECONDS
 from kakeya_ops.status.polling import Poll, Polling, cards_of_api, cards_of_host, cards_of_peer
-from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, OpenRunner, wants_ssh
+from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, OpenRunner, wants_api, wants_ssh
 from kakeya_ops.status.value import FleetStatus
 from kakeya_ops.units import NodeId
 
@@ -92,7 +92,7 @@ class Collector:
 
     def _nothing_yet(self, host: ResolvedHost) -> Heard:
         ssh = self._sources.open_runner is not None and wants_ssh(self.inventory, host.name)
-        return Heard(api=Look() if host.api else None, ssh=Look() if ssh else None)
+        return Heard(api=Look() if wants_api(self.inventory, host) else None, ssh=Look() if ssh else None)
 
     def _polls(self, host: ResolvedHost) -> Iterator[Poll]:
         asker = Asker(self._sources.key, self.inventory.fleet.tenant, _ASKER)
@@ -100,7 +100,7 @@ class Collector:
         node = NodeDoor(host, caller, self._stop)
         self._doors.append(node)
         yield Poll(host.name, "peer", node.ask, PERIOD_SECONDS, partial(cards_of_peer, host.name))
-        if host.api is not None:
+        if wants_api(self.inventory, host):
             api = ApiDoor(host, api_endpoints(host), self._sources.api_headers)
             self._doors.append(api)
             yield Poll(host.name, "api", partial(api.ask, self._stop), PERIOD_SECONDS, cards_of_api)
@@ -110,9 +110,10 @@ class Collector:
             yield Poll(host.name, "ssh", partial(self._ask_host, host.name, door), SSH_PERIOD_SECONDS, cards_of_host)
 
     def _ask_host(self, name: str, door: HostDoor) -> HostAnswer:
-        """Ask a host, and its API through it only where that does not answer from here."""
+        """Ask a host, and its API through it unless that has answered from here."""
         api = self._board.read()[name].api
-        return door.ask(self._sources.api_headers if api is not None and api.error is not None else None)
+        answered = api is not None and api.current(time.monotonic(), PATIENCE_SECONDS) is not None
+        return door.ask(None if answered else self._sources.api_headers)
 
 
 def _asked_twice(heard: Heard) -> bool:

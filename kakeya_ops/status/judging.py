@@ -79,15 +79,16 @@ class _Fleet:
         identity = self._identity(host, heard)
         reaches = () if host.role == "head" else self._reaches(name)
         problems = [*self._problems(host, heard, life, identity), *self._problems_of_heads(name, life, reaches)]
+        doubts = self._doubts(host, life, identity, reaches)
         card = self._card_facts(heard.told) if heard.told else None
         memory = _memory(heard.told.card, self.needs.get(name)) if heard.told else Memory()
         return NodeStatus(
             node=name,
             role=host.role,
             state=life.state,
-            serves=life.state == "healthy" and not problems,
-            problems=tuple(dict.fromkeys(problems)),
-            notes=(*self._notes(heard, life, reaches), *_memory_notes(memory)),
+            serves=False if problems else None if doubts else True,
+            problems=tuple(dict.fromkeys(problems or doubts)),
+            notes=(*self._notes(host, heard, life, reaches), *_memory_notes(memory)),
             service=_service(heard.ssh, self.now),
             model=self._model(host, identity),
             identity=identity,
@@ -104,6 +105,14 @@ class _Fleet:
         direct = heard.api.current(self.now, PATIENCE_SECONDS) if heard.api else None
         host = heard.ssh.current(self.now, SSH_SECONDS) if heard.ssh else None
         return direct or (host.api if host else None)
+
+    def _api_fault(self, heard: Heard) -> str:
+        """Why a head's API says nothing, as far as it was asked."""
+        if heard.api is None and heard.ssh is None:
+            return "its API is on its host's loopback, where it is asked over SSH only"
+        direct = heard.api.fault(self.now, PATIENCE_SECONDS) if heard.api else None
+        host = heard.ssh.current(self.now, SSH_SECONDS) if heard.ssh else None
+        return "; ".join(dict.fromkeys(fault for fault in (direct, host and host.api_fault) if fault))
 
     def _identity(self, host: ResolvedHost, heard: Heard) -> Identity:
         card = heard.told.card if heard.told else None
@@ -147,15 +156,26 @@ class _Fleet:
                 problems.append(f"{reach.head} does not ask it for a while after it failed")
         return problems
 
-    def _notes(self, heard: Heard, life: Life, reaches: tuple[Reach, ...]) -> list[str]:
+    def _doubts(self, host: ResolvedHost, life: Life, identity: Identity, reaches: tuple[Reach, ...]) -> list[str]:
+        """Why it is not known whether a node with which nothing is wrong does what it is there for."""
+        if life.state == "asking":
+            return ["no answer yet"]
+        if host.role == "head":
+            return []
+        unknown = ["its cache identity cannot be compared"] if identity.equal is None else []
+        unknown += [] if reaches else ["no API says whether it is reached"]
+        heads = " or ".join(name for name, other in self.inventory.hosts.items() if other.role == "head")
+        return [f"not known whether {heads} can use it: {', and '.join(unknown)}"] if unknown else []
+
+    def _notes(self, host: ResolvedHost, heard: Heard, life: Life, reaches: tuple[Reach, ...]) -> list[str]:
         notes = [life.note] if life.note else []
         if heard.restarted_at is not None and self.now - heard.restarted_at < _RESTART_TOLD_SECONDS:
             ago = self.now - heard.restarted_at
             notes.append(f"restarted, seen {ago:.0f} s ago: its counters begin anew")
         if heard.told and self._stale(heard.told):
             notes.append(f"the last card is {self.now - heard.told.at:.0f} s old: its figures are of then")
-        if heard.api is not None and heard.api.error is not None and not (heard.ssh and self._api(heard)):
-            notes.append(f"no links and no reasons of fallbacks from it: {heard.api.error}")
+        if host.role == "head" and host.name not in self.apis and (silence := self._api_fault(heard)):
+            notes.append(f"no links and no reasons of fallbacks from it: {silence}")
         if heard.ssh is not None and (fault := heard.ssh.fault(self.now, SSH_SECONDS)) is not None:
             notes.append(f"not reached over SSH: {fault}")
         notes += [f"one way only: it reaches {reach.head}, not the other way" for reach in reaches if reach.one_way]

@@ -14,7 +14,16 @@ from kakeya_ops.observe.http import CURL, SECONDS, HttpRequest, base_url, read_s
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.state import HostState
 from kakeya_ops.remote.runner import Runner
-from kakeya_ops.status.asking import NODES_PATH, SUMMARY_PATH, ApiAnswer, accept, api_endpoints, read_api, read_document
+from kakeya_ops.status.asking import (
+    NODES_PATH,
+    SUMMARY_PATH,
+    ApiAnswer,
+    accept,
+    api_endpoints,
+    plain,
+    read_api,
+    read_document,
+)
 
 OpenRunner = Callable[[ResolvedHost], Runner]
 
@@ -47,7 +56,7 @@ class HostDoor:
         try:
             return HostAnswer(state, self._ask_api(runner, api_headers))
         except KakeyaError as error:
-            return HostAnswer(state, api_fault=error.message)
+            return HostAnswer(state, api_fault=plain(self._host.name, error))
 
     def close(self) -> None:
         """End the connection."""
@@ -78,4 +87,12 @@ def wants_ssh(inventory: Inventory, name: str) -> bool:
     return named or not all(map(is_loopback, addresses))
 
 
-__all__ = ["HostAnswer", "HostDoor", "OpenRunner", "wants_ssh"]
+def wants_api(inventory: Inventory, host: ResolvedHost) -> bool:
+    """Whether the host has an API that may be asked from here: the loopback of a host elsewhere is not this machine's.
+
+    Whoever listens at the same port here is somebody else, and must not be sent the key.
+    """
+    return host.api is not None and not (is_loopback(host.api.bind) and wants_ssh(inventory, host.name))
+
+
+__all__ = ["HostAnswer", "HostDoor", "OpenRunner", "wants_api", "wants_ssh"]

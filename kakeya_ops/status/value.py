@@ -118,15 +118,16 @@ class CardFacts:
 class NodeStatus:
     """One host of the inventory, and the node on it.
 
-    `serves` is whether it does what it is there for; if not, `problems` say why. `notes` are worth knowing and change
-    nothing. `prefill_now_tokens_per_second` is measured between two cards of one process, and None before there are
+    `serves` is whether it does what it is there for, None where that is not known: a worker or a cache also needs a
+    head that can use it. Unless it is True, `problems` say why. `notes` are worth knowing and change nothing.
+    `prefill_now_tokens_per_second` is measured between two cards of one process, and None before there are
     two; `prefill_history` are its last values of that process, the newest last.
     """
 
     node: str
     role: Role
     state: State
-    serves: bool
+    serves: bool | None
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     service: Service
@@ -165,7 +166,7 @@ class FleetStatus:
 
     @property
     def serves(self) -> bool:
-        """Whether every host does what it is there for."""
+        """Whether every host is known to do what it is there for."""
         return all(node.serves for node in self.nodes)
 
     def node(self, name: str) -> NodeStatus:

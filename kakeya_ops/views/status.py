@@ -36,7 +36,7 @@ def _parts(status: FleetStatus, every: Sequence[Column], count: int) -> Iterator
 
 
 def _title(status: FleetStatus) -> Text:
-    serving = sum(node.serves for node in status.nodes)
+    serving = sum(node.serves is True for node in status.nodes)
     every = len(status.nodes)
     style = "green" if serving == every else "bold red"
     when = time.strftime("%H:%M:%S", time.localtime(status.at))
@@ -67,7 +67,11 @@ def _cell(column: Column, node: NodeStatus) -> Text:
 def _remarks(status: FleetStatus) -> Iterator[RenderableType]:
     """What is wrong, and then what is worth knowing."""
     rows = [
-        *((node.node, problem, "bold red") for node in status.nodes for problem in node.problems),
+        *(
+            (node.node, problem, "yellow" if node.serves is None else "bold red")
+            for node in status.nodes
+            for problem in node.problems
+        ),
         *(("fleet", conflict, "bold red") for conflict in status.conflicts),
         *((node.node, note, "yellow") for node in status.nodes for note in node.notes),
         *(("fleet", note, "yellow") for note in status.notes),

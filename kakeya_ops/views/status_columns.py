@@ -18,6 +18,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 _BARS_ASCII = " .:-=+*#@"
 _TREND = 12
 _GOOD, _BAD, _DOUBTFUL = "green", "bold red", "yellow"
+_SERVES = {True: ("yes", _GOOD), False: ("no", _BAD), None: ("unknown", _DOUBTFUL)}
 _STATES = {"healthy": _GOOD, "failing": _BAD, "unreachable": _BAD, "asking": _DOUBTFUL}
 
 
@@ -38,7 +39,7 @@ def columns(nodes: Sequence[NodeStatus], *, ascii_only: bool = False) -> tuple[C
     return (
         Column("node", max(name_width, 4), lambda node: (node.node, "bold")),
         Column("role", 6, lambda node: (node.role, "")),
-        Column("serves", 6, lambda node: ("yes", _GOOD) if node.serves else ("no", _BAD)),
+        Column("serves", 7, lambda node: _SERVES[node.serves]),
         Column("health", 11, lambda node: (node.state, _STATES[node.state])),
         Column("identity", 8, _identity),
         Column("queue", 7, _queue, right=True),

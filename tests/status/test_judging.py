@@ -81,6 +81,8 @@ def test_a_worker_that_hangs_is_unreachable_and_its_last_figures_are_shown_with_
 def test_before_the_first_answer_nothing_is_claimed() -> None:
     status = judged({"head": Heard(), "allens": Heard()})
     assert [node.state for node in status.nodes] == ["asking", "asking"]
+    assert [node.serves for node in status.nodes] == [None, None]
+    assert status.node("head").problems == ("no answer yet",)
     assert not status.serves
     assert set(status.totals.counters.values()) == {None}
     assert status.node("allens").identity == Identity()
@@ -115,11 +117,26 @@ def test_a_cache_in_place_of_a_worker_is_named() -> None:
     )
 
 
-def test_without_a_head_it_is_not_known_whether_a_worker_is_equal() -> None:
+UNKNOWN = "not known whether head can use it: "
+NOT_COMPARED, NOT_SAID = "its cache identity cannot be compared", "no API says whether it is reached"
+
+
+def test_without_a_head_it_is_not_known_whether_a_worker_serves() -> None:
     status = judged(whole(head=silent()))
-    assert status.node("allens").identity.equal is None
-    assert status.node("allens").serves
+    worker = status.node("allens")
+    assert (worker.state, worker.identity.equal, worker.serves) == ("healthy", None, None)
+    assert worker.problems == (f"{UNKNOWN}{NOT_COMPARED}, and {NOT_SAID}",)
     assert not status.serves
+
+
+def test_a_head_whose_identity_cannot_be_read_leaves_it_unknown_whether_a_worker_serves() -> None:
+    head = with_api(
+        answering(card("head", "head", identity_document={"of": "tomorrow"})), api({"allens": seen_by_head()})
+    )
+    status = judged(whole(head=head))
+    assert status.node("allens").serves is None
+    assert status.node("allens").problems == (UNKNOWN + NOT_COMPARED,)
+    assert (status.node("head").serves, status.serves) == (True, False)
 
 
 def test_a_card_that_another_node_passes_on_is_enough_while_it_is_new() -> None:
@@ -183,10 +200,11 @@ def test_a_restart_is_told_for_a_while() -> None:
     assert worker.serves
 
 
-def test_an_api_that_wants_a_key_costs_links_and_nothing_else() -> None:
+def test_an_api_that_wants_a_key_costs_links_and_the_knowledge_of_who_is_reached() -> None:
     closed = answering(card("head", "head")).with_look("api", Look().fail("its API asks for a key"))
     status = judged(whole(head=closed))
-    assert status.serves
+    assert (status.node("head").serves, status.node("allens").serves, status.serves) == (True, None, False)
+    assert status.node("allens").problems == (UNKNOWN + NOT_SAID,)
     assert status.node("head").notes == ("no links and no reasons of fallbacks from it: its API asks for a key",)
     assert status.node("allens").reaches == ()
     assert status.totals.fallbacks_by_reason is None
@@ -204,6 +222,19 @@ def test_what_ssh_said_counts_no_longer_once_a_look_hangs() -> None:
     assert late.node("head").service == Service("not reached", reason="no answer for 91 s")
     assert "not reached over SSH: no answer for 91 s" in late.node("head").notes
     assert late.node("allens").reaches == ()
+
+
+def test_an_api_that_is_asked_over_ssh_only_says_why_it_says_nothing() -> None:
+    head = answering(card("head", "head"))
+    asked = head.with_look("ssh", Look[HostAnswer]().succeed(HostAnswer(bare("head"), api_fault="nothing listens")))
+    refused = asked.with_look("api", Look().fail("it asks for a key"))
+    for heard, said in (
+        (head, "its API is on its host's loopback, where it is asked over SSH only"),
+        (asked, "nothing listens"),
+        (refused, "it asks for a key; nothing listens"),
+    ):
+        [note] = judged(whole(head=heard)).node("head").notes
+        assert note == f"no links and no reasons of fallbacks from it: {said}"
 
 
 def test_a_window_that_forgets_is_said() -> None:

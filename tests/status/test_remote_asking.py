@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ from kakeya_ops.remote.runner import Runner
 from kakeya_ops.status.asking import SUMMARY_PATH, PeerAnswer
 from kakeya_ops.status.board import Heard, Look
 from kakeya_ops.status.judging import Moment, judge
-from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, wants_ssh
+from kakeya_ops.status.remote_asking import HostAnswer, HostDoor, wants_api, wants_ssh
 from kakeya_ops.status.value import NodeStatus
 from mac.host import MacHost
 from status.samples import AT, NOW
@@ -28,14 +27,6 @@ from verify.scripted_head import ScriptedHead, serve
 
 FLEET = inventory()
 START = "fleet: {name: f}\nmodel: {path: /m}\nhosts:\n  head: {role: head, api: {port: 1}}\n"
-
-
-@pytest.fixture
-def mac(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MacHost]:
-    with MacHost(tmp_path / "mac") as host:
-        for name, value in host.environment.items():
-            monkeypatch.setenv(name, value)
-        yield host
 
 
 def door(fleet: Inventory = FLEET, name: str = "allens") -> HostDoor:
@@ -83,6 +74,7 @@ def test_an_api_on_the_hosts_own_loopback_is_asked_there(mac: MacHost) -> None:
     assert gone.api is None
     assert gone.api_fault is not None
     assert "nothing listens there" in gone.api_fault
+    assert not gone.api_fault.startswith("head: ")
 
 
 def _with_api_port(port: int) -> Inventory:
@@ -103,6 +95,16 @@ def test_hosts_elsewhere_and_those_with_ssh_are_asked(address: str, more: str, w
     host = f"role: worker, endpoints: [{{network: n, address: {address}, port: 5, trusted: true}}]"
     text = f"{START}  allens: {{{host}{', ' + more if more else ''}}}\n"
     assert wants_ssh(parse_inventory(text.encode(), "f.yaml"), "allens") is wanted
+
+
+@pytest.mark.parametrize(
+    ("bind", "ssh", "wanted"),
+    [("127.0.0.1", "", True), ("127.0.0.1", "ssh: {host: far}", False), ("10.0.0.7", "ssh: {host: far}", True)],
+)
+def test_the_loopback_of_a_host_elsewhere_is_not_this_machines(bind: str, ssh: str, wanted: bool) -> None:
+    text = START.replace("{port: 1}", f'{{bind: "{bind}", port: 1, keys_file: /keys}}{", " + ssh if ssh else ""}')
+    fleet = parse_inventory(text.encode(), "f.yaml")
+    assert wants_api(fleet, fleet.host("head")) is wanted
 
 
 def test_defaults_for_ssh_are_a_wish_too() -> None:

@@ -56,6 +56,14 @@ def test_what_is_wrong_is_said_in_words() -> None:
     assert "allens unreachable: no route" in said
 
 
+def test_what_is_not_known_is_neither_yes_nor_no() -> None:
+    status = judged(whole(head=silent()))
+    said = words(status)
+    assert "0 of 2 hosts serve" in said
+    assert "allens worker unknown healthy" in said
+    assert "allens not known whether head can use it" in said
+
+
 def test_a_way_that_leads_in_one_direction_only_is_shown_as_such() -> None:
     head = with_api(whole()["head"], api({"allens": seen_by_head("no route")}))
     said = words(judged(whole(head=head)), 80)
