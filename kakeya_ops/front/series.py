@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ class Latencies:
 
 
 def _rank(ordered: Sequence[float], share: float) -> float | None:
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
+    return ordered[math.ceil(share * len(ordered)) - 1] if ordered else None
 
 
 Values = Mapping[str, float | None]

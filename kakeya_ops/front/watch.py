@@ -148,6 +148,10 @@ class Watch:
             tally, self._tally = self._tally, Tally()
         return tally
 
+    def __len__(self) -> int:
+        """How many requests are under way."""
+        return len(self._live)
+
     def live(self, tenant: str | None = None) -> list[dict[str, Any]]:
         """The requests under way, oldest first; with a `tenant` only its own."""
         now = time.monotonic()
@@ -271,7 +275,7 @@ class WatchedHead:
 
         try:
             return self._head.submit(request, relay)
-        except KakeyaError as error:
+        except Exception as error:  # nobody else would end what was begun
             self._watch.note(live, FailedEvent(error))
             raise
 

@@ -26,7 +26,14 @@ def test_a_hundred_measurements_have_their_ranks() -> None:
     latencies = Latencies()
     for number in range(100):
         latencies.add(0.0, number / 100)
-    assert latencies.quantiles(0.0) == {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+    assert latencies.quantiles(0.0) == {"p50": 0.49, "p95": 0.94, "p99": 0.98}
+
+
+def test_of_two_measurements_the_lesser_is_the_median() -> None:
+    latencies = Latencies()
+    latencies.add(0.0, 2.0)
+    latencies.add(0.0, 1.0)
+    assert latencies.quantiles(0.0) == {"p50": 1.0, "p95": 2.0, "p99": 2.0}
 
 
 def test_what_is_old_does_not_count_and_nothing_is_unknown() -> None:

@@ -177,16 +177,19 @@ def test_many_threads_lose_nothing() -> None:
     assert watch.live() == []
 
 
-def test_a_refused_request_is_over_at_once(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("error", "reason"), [(EngineBusy(1.0), "busy"), (RuntimeError("a bug"), "internal")])
+def test_a_refused_request_is_over_at_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
+) -> None:
     watch = make_watch()
     head = WatchedHead(town.observatory.head, watch)
+
+    def refuse(request: Any, on_event: Any) -> Any:
+        raise error
+
     monkeypatch.setattr(town.observatory.head, "submit", refuse)
-    with pytest.raises(EngineBusy):
+    with pytest.raises(type(error)):
         head.submit(GenerateRequest(DecodeRequest("r9", (1, 2), 1), "somebody"), lambda event: None)
     watch.drain()
-    assert watch.live() == []
-    assert watch.counters.value(CounterName.REQUESTS_FAILED, reason="busy") == 1
-
-
-def refuse(request: Any, on_event: Any) -> Any:
-    raise EngineBusy(1.0)
+    assert len(watch) == 0
+    assert watch.counters.value(CounterName.REQUESTS_FAILED, reason=reason) == 1
