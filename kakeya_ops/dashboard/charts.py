@@ -5,7 +5,8 @@ Names are values here and never keys: NiceGUI takes the value of a key that begi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +14,15 @@ POINTS = 300
 """Seconds that a chart shows."""
 HUES = 6
 """The style sheet has the colours ``--series-1`` and so on."""
+_NEAR_SECONDS = 0.75
+"""Samples are made about once a second; half of that and some lateness are no gap."""
 
 Numbers = Sequence[float | None]
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series in the colour with this number; `values` are the newest samples, oldest first, None where unknown."""
+    """One series in the colour with this number; `values` are of `POINTS` seconds, oldest first, None where unknown."""
 
     name: str
     values: Numbers
@@ -32,11 +35,24 @@ class Line:
         return self.values[-1] if self.values else None
 
 
-def last_points(columns: Mapping[str, Numbers], name: str, scale: float = 1.0) -> list[float | None]:
-    """The newest `POINTS` of a column in another unit, rounded to five digits, with unknowns before the first."""
-    newest = columns.get(name, ())[-POINTS:]
-    scaled = [None if value is None else float(f"{value * scale:.5g}") for value in newest]
-    return [None] * (POINTS - len(scaled)) + scaled
+def by_second(at: Sequence[float]) -> list[int | None]:
+    """For each of the `POINTS` seconds that end with the newest of the samples made `at` its sample's index.
+
+    That is the nearest one; None where none was made near it, as while the machine slept.
+    """
+    return [_nearest(at, at[-1] - ago) for ago in reversed(range(POINTS))] if at else [None] * POINTS
+
+
+def _nearest(at: Sequence[float], moment: float) -> int | None:
+    after = bisect_left(at, moment)
+    index = min(range(max(after - 1, 0), min(after + 1, len(at))), key=lambda one: abs(at[one] - moment))
+    return index if abs(at[index] - moment) <= _NEAR_SECONDS else None
+
+
+def pick(column: Numbers, indexes: Sequence[int | None], scale: float = 1.0) -> list[float | None]:
+    """The values of `column` at `indexes` in another unit, rounded to five digits; None where either is unknown."""
+    values = (None if index is None or not column else column[index] for index in indexes)
+    return [None if value is None else float(f"{value * scale:.5g}") for value in values]
 
 
 def chart_options(lines: Sequence[Line], *, most: float | None = None) -> dict[str, Any]:
@@ -100,4 +116,4 @@ _TOOLTIP = {
     "axisPointer": {"lineStyle": {"color": "var(--dim)"}},
 }
 
-__all__ = ["HUES", "POINTS", "Line", "Numbers", "chart_options", "last_points"]
+__all__ = ["HUES", "POINTS", "Line", "Numbers", "by_second", "chart_options", "pick"]

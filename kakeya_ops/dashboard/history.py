@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nicegui.elements.echart import EChart
 
 from kakeya_ops.dashboard import words
-from kakeya_ops.dashboard.charts import HUES, Line, chart_options, last_points
+from kakeya_ops.dashboard.charts import HUES, Line, Numbers, by_second, chart_options, pick
 from kakeya_ops.dashboard.elements import Box, Rows, Section, Words, attribute
 from kakeya_ops.dashboard.reading import Reading
 
@@ -52,33 +52,42 @@ _TITLES = {
 
 def plots(series: Any) -> dict[str, Plot]:
     """The charts by name, from columns of samples."""
-    values, nodes = series["values"], series["nodes"]
+    columns = _Columns(series["values"], by_second(series["at"]))
+    nodes = {name: replace(columns, values=values) for name, values in series["nodes"].items()}
     return {
         "throughput": Plot(
             (
-                Line("prefill here", last_points(values, "prefill_local_tokens_per_second"), _HERE, filled=True),
-                Line(
-                    "prefill from peers", last_points(values, "prefill_remote_tokens_per_second"), _PEERS, filled=True
-                ),
-                Line("decode", last_points(values, "decode_tokens_per_second"), _DECODE, filled=True),
+                Line("prefill here", columns.pick("prefill_local_tokens_per_second"), _HERE, filled=True),
+                Line("prefill from peers", columns.pick("prefill_remote_tokens_per_second"), _PEERS, filled=True),
+                Line("decode", columns.pick("decode_tokens_per_second"), _DECODE, filled=True),
             ),
             "tokens/s",
         ),
-        "first-token": _latency(values, "first_token_seconds"),
-        "inter-token": _latency(values, "inter_token_seconds"),
+        "first-token": _latency(columns, "first_token_seconds"),
+        "inter-token": _latency(columns, "inter_token_seconds"),
         "pool": _by_node(nodes, "pool_used_bytes"),
         "memory": _by_node(nodes, "footprint_bytes"),
     }
 
 
-def _latency(values: Any, name: str) -> Plot:
+@dataclass(frozen=True)
+class _Columns:
+    """Columns of samples by name, and which sample is shown at each second."""
+
+    values: Mapping[str, Numbers]
+    shown: Sequence[int | None]
+
+    def pick(self, name: str, scale: float = 1.0) -> Numbers:
+        return pick(self.values.get(name, ()), self.shown, scale)
+
+
+def _latency(columns: _Columns, name: str) -> Plot:
     ranks = enumerate((50, 95, 99))
-    lines = [Line(f"p{rank}", last_points(values, f"{name}_p{rank}", 1000), hue) for hue, rank in ranks]
-    return Plot(lines, "ms")
+    return Plot([Line(f"p{rank}", columns.pick(f"{name}_p{rank}", 1000), hue) for hue, rank in ranks], "ms")
 
 
-def _by_node(nodes: Any, name: str) -> Plot:
-    scaled = {node: last_points(columns, name, 1 / _MIB) for node, columns in nodes.items()}
+def _by_node(nodes: Mapping[str, _Columns], name: str) -> Plot:
+    scaled = {node: columns.pick(name, 1 / _MIB) for node, columns in nodes.items()}
     known = {node: values for node, values in scaled.items() if any(value is not None for value in values)}
     return Plot([Line(words.plain(node), values, hue) for hue, (node, values) in enumerate(known.items())], "MiB")
 

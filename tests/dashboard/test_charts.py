@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_ops.dashboard.charts import POINTS, Line, chart_options, last_points
+from kakeya_ops.dashboard.charts import POINTS, Line, by_second, chart_options, pick
 
 
 def keys_of(value: Any) -> Iterator[str]:
@@ -34,7 +34,7 @@ def test_hints_are_drawn_and_never_html() -> None:
 
 @given(st.lists(st.none() | st.floats(0, 1e12), max_size=2 * POINTS))
 def test_points_are_the_newest_and_end_now(values: list[float | None]) -> None:
-    points = last_points({"x": values}, "x", 2.0)
+    points = pick(values, by_second([1000.0 + second for second in range(len(values))]), 2.0)
     assert len(points) == POINTS
     kept = values[-POINTS:]
     assert points[: POINTS - len(kept)] == [None] * (POINTS - len(kept))
@@ -43,5 +43,27 @@ def test_points_are_the_newest_and_end_now(values: list[float | None]) -> None:
         assert point is None or value is None or abs(point - 2 * value) <= 2 * value * 1e-4
 
 
+def test_while_the_machine_slept_nothing_was_measured() -> None:
+    at = [second + (600.0 if second >= 40 else 0.0) for second in range(50)]
+    assert by_second(at) == [None] * (POINTS - 10) + [*range(40, 50)]
+    assert by_second(at[:45])[:-5] == [None] * (POINTS - 5)
+
+
+@given(st.floats(0.6, 1.4), st.integers(1, 400))
+def test_samples_that_are_not_made_on_the_second_leave_no_gaps(period_seconds: float, count: int) -> None:
+    at = [1e9 + number * period_seconds for number in range(count)]
+    found = by_second(at)
+    known = [index for index in found if index is not None]
+    assert found[-1] == count - 1
+    assert found == [None] * (POINTS - len(known)) + known
+    assert known == sorted(known)
+    assert len(known) >= min(POINTS, int((count - 1) * period_seconds))
+
+
+@given(st.lists(st.floats(0, 1e10), max_size=30))
+def test_a_clock_that_was_set_back_is_no_trouble(at: list[float]) -> None:
+    assert len(by_second(at)) == POINTS
+
+
 def test_what_was_never_measured_is_unknown() -> None:
-    assert set(last_points({}, "x")) == {None}
+    assert set(pick((), by_second([1.0, 2.0]))) == {None}

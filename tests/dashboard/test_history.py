@@ -20,6 +20,6 @@ def test_every_series_has_its_chart() -> None:
 
 
 def test_a_head_that_has_just_begun_has_empty_charts() -> None:
-    found = plots({"values": {}, "nodes": {"mini": {"pool_used_bytes": []}}})
+    found = plots({"at": [], "values": {}, "nodes": {"mini": {"pool_used_bytes": []}}})
     assert all(line.newest is None for plot in found.values() for line in plot.lines)
     assert found["pool"].lines == []
