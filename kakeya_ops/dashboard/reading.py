@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from kakeya_ops.dashboard.charts import POINTS
+
 FRESH_SECONDS = 0.8
 """Pages ask once a second, each at its own moment."""
 SHOWN_REQUESTS = 10
@@ -34,7 +36,7 @@ class Observed(Protocol):
     def requests(self, tenant: str, count: int = ...) -> list[dict[str, Any]]:
         """The tenant's last requests."""
 
-    def series(self) -> dict[str, Any]:
+    def series(self, count: int = ...) -> dict[str, Any]:
         """The last samples."""
 
 
@@ -81,7 +83,7 @@ class Reader:
             observed.topology(),
             observed.live(tenant),
             observed.requests(tenant, SHOWN_REQUESTS),
-            observed.series(),
+            observed.series(POINTS),
         )
 
 

@@ -19,6 +19,8 @@ HEARTBEAT_SECONDS = 10.0
 
 Sections = Mapping[str, Any]
 """Plain values by name. A section that has not changed is not sent again."""
+Texts = Mapping[str, str]
+"""Sections as JSON."""
 
 
 class TooManyListeners(Exception):
@@ -35,8 +37,8 @@ class Listener:
         self._events: asyncio.Queue[bytes | None] = asyncio.Queue(QUEUED_EVENTS)
         self._told: dict[str, int] = {}
 
-    def offer(self, texts: Mapping[str, str]) -> None:
-        """Tell it what changed of `texts`, which are JSON by name; returns at once. From any thread, one at a time."""
+    def offer(self, texts: Texts) -> None:
+        """Tell it what changed of `texts`; returns at once. From any thread, one at a time."""
         name = "change" if self._told else "snapshot"
         changed = {name: text for name, text in texts.items() if self._told.get(name) != hash(text)}
         self._told |= {name: hash(text) for name, text in changed.items()}
@@ -80,10 +82,10 @@ class Broadcast:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def join(self, tenant: str, first: Sections) -> Listener:
+    def join(self, tenant: str, first: Texts) -> Listener:
         """A new listener, on the running event loop, that is told `first`. Raises `TooManyListeners`."""
         listener = Listener(tenant)
-        listener.offer(_texts(first))
+        listener.offer(first)
         with self._lock:
             if len(self._listeners) >= MOST_LISTENERS:
                 raise TooManyListeners
@@ -104,10 +106,10 @@ class Broadcast:
         """Offer each listener what its tenant may see, which is made once for a tenant."""
         with self._lock:
             listeners = tuple(self._listeners)
-        made: dict[str, dict[str, str]] = {}
+        made: dict[str, Texts] = {}
         for listener in listeners:
             if listener.tenant not in made:
-                made[listener.tenant] = _texts(sections_of(listener.tenant))
+                made[listener.tenant] = render(sections_of(listener.tenant))
             listener.offer(made[listener.tenant])
 
     def close(self) -> None:
@@ -119,7 +121,8 @@ class Broadcast:
             listener.end()
 
 
-def _texts(sections: Sections) -> dict[str, str]:
+def render(sections: Sections) -> Texts:
+    """`sections` as listeners are offered them."""
     return {name: json.dumps(value, separators=(",", ":")) for name, value in sections.items()}
 
 
@@ -170,5 +173,7 @@ __all__ = [
     "EventFeed",
     "Listener",
     "Sections",
+    "Texts",
     "TooManyListeners",
+    "render",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -14,17 +17,27 @@ from kakeya_ops.openai_api.errors import ApiError
 from kakeya_ops.openai_api.settings import ApiSettings, authorize
 from kakeya_ops.serving.counters import CONTENT_TYPE
 
+Tell = Callable[[str], dict[str, Any]]
+"""What is to be said to a tenant."""
+
 
 def network_routes(observatory: Observatory, settings: ApiSettings) -> list[Route]:
     """Routes to be mounted beside the OpenAI API; they raise `ApiError` for the app to answer."""
     api = _Network(observatory, settings)
+
+    def values(name: str, tell: Tell) -> Route:
+        async def endpoint(request: Request) -> Response:
+            return await api.values(request, tell)
+
+        return Route(f"/v1/network/{name}", endpoint, methods=["GET"])
+
     return [
-        Route("/v1/network/summary", api.summary, methods=["GET"]),
-        Route("/v1/network/nodes", api.nodes, methods=["GET"]),
-        Route("/v1/network/prefill", api.prefill, methods=["GET"]),
-        Route("/v1/network/tokens", api.tokens, methods=["GET"]),
-        Route("/v1/network/topology", api.topology, methods=["GET"]),
-        Route("/v1/network/series", api.series, methods=["GET"]),
+        values("summary", lambda tenant: observatory.summary()),
+        values("nodes", observatory.nodes),
+        values("prefill", lambda tenant: {"requests": observatory.requests(tenant), "live": observatory.live(tenant)}),
+        values("tokens", lambda tenant: observatory.tokens()),
+        values("topology", lambda tenant: observatory.topology()),
+        values("series", lambda tenant: observatory.series()),
         Route("/v1/network/events", api.events, methods=["GET"]),
         Route("/v1/network/receipts/{request_id}", api.receipt, methods=["GET"]),
         Route("/metrics", api.metrics, methods=["GET"]),
@@ -33,33 +46,20 @@ def network_routes(observatory: Observatory, settings: ApiSettings) -> list[Rout
 
 
 class _Network:
+    """Nothing that it tells is read or rendered on the event loop."""
+
     def __init__(self, observatory: Observatory, settings: ApiSettings) -> None:
         self._observatory = observatory
         self._settings = settings
 
-    async def summary(self, request: Request) -> Response:
-        authorize(request, self._settings)
-        return JSONResponse(self._observatory.summary())
-
-    async def nodes(self, request: Request) -> Response:
-        return JSONResponse(self._observatory.nodes(authorize(request, self._settings)))
-
-    async def prefill(self, request: Request) -> Response:
+    async def values(self, request: Request, tell: Tell) -> Response:
+        """What `tell` says to the tenant that asks."""
         tenant = authorize(request, self._settings)
-        requests, live = self._observatory.requests(tenant), self._observatory.live(tenant)
-        return JSONResponse({"requests": requests, "live": live})
+        return await run_in_threadpool(lambda: JSONResponse(tell(tenant)))
 
-    async def tokens(self, request: Request) -> Response:
-        authorize(request, self._settings)
-        return JSONResponse(self._observatory.tokens())
-
-    async def topology(self, request: Request) -> Response:
-        authorize(request, self._settings)
-        return JSONResponse(self._observatory.topology())
-
-    async def series(self, request: Request) -> Response:
-        authorize(request, self._settings)
-        return JSONResponse(await run_in_threadpool(self._observatory.series))
+    async def receipt(self, request: Request) -> Response:
+        request_id = request.path_params["request_id"]
+        return await self.values(request, lambda tenant: self._receipt(tenant, request_id))
 
     async def events(self, request: Request) -> Response:
         tenant = authorize(request, self._settings)
@@ -69,16 +69,15 @@ class _Network:
         except TooManyListeners:
             raise ApiError(503, "there are too many listeners", code="busy", headers={"Retry-After": "10"}) from None
 
-    async def receipt(self, request: Request) -> Response:
-        tenant = authorize(request, self._settings)
-        receipt = self._observatory.receipt(tenant, request.path_params["request_id"])
-        if receipt is None:
-            raise ApiError(404, "no receipt of that request is kept here", param="request_id", code="not_found")
-        return JSONResponse(receipt.to_json() | {"digest": receipt.digest})
-
     async def metrics(self, request: Request) -> Response:
         authorize(request, self._settings)
         return Response(await run_in_threadpool(self._observatory.metrics), media_type=CONTENT_TYPE)
+
+    def _receipt(self, tenant: str, request_id: str) -> dict[str, Any]:
+        receipt = self._observatory.receipt(tenant, request_id)
+        if receipt is None:
+            raise ApiError(404, "no receipt of that request is kept here", param="request_id", code="not_found")
+        return receipt.to_json() | {"digest": receipt.digest}
 
 
 __all__ = ["network_routes"]

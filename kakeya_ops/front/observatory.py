@@ -9,10 +9,10 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kakeya_ops.front.events import Broadcast, Listener
+from kakeya_ops.front.events import Broadcast, Listener, Texts, render
 from kakeya_ops.front.head_metrics import HeadCollector
 from kakeya_ops.front.network import (
     describe_head,
@@ -21,7 +21,7 @@ from kakeya_ops.front.network import (
     describe_summary,
     describe_tokens,
 )
-from kakeya_ops.front.series import Sample, Series, Values
+from kakeya_ops.front.series import KEPT_SAMPLES, Sample, Series, Values
 from kakeya_ops.front.topology import Directions, describe_topology
 from kakeya_ops.front.watch import Watch, WatchedHead
 from kakeya_ops.serving.card_book import DuplicateNode
@@ -61,7 +61,7 @@ class Observatory:
         self._thread = threading.Thread(target=self._look_on, name="observatory", daemon=True)
         self.head = WatchedHead(head, self._watch)
         self.broadcast = Broadcast(lambda: self._node.counters.add(CounterName.LISTENERS_DROPPED))
-        collector = HeadCollector(fleet.known, lambda: len(self._watch.live()), lambda: len(self.broadcast))
+        collector = HeadCollector(fleet.known, lambda: len(self._watch), lambda: len(self.broadcast))
         self._node.counters.registry.register(collector)
 
     def start(self) -> None:
@@ -75,15 +75,21 @@ class Observatory:
 
     def summary(self) -> dict[str, Any]:
         """The fleet's totals, and how fast the head is now: the quantiles of the last minute."""
+        return self._summary(self._fleet.known())
+
+    def _summary(self, known: Sequence[Known]) -> dict[str, Any]:
         self._watch.drain()
-        totals = describe_summary(self._node.counters, self._fleet.known())
-        return totals | {"latency": self._watch.quantiles(), "live": len(self._watch.live())}
+        totals = describe_summary(self._node.counters, known)
+        return totals | {"latency": self._watch.quantiles(), "live": len(self._watch)}
 
     def nodes(self, tenant: str) -> dict[str, Any]:
         """The head as `tenant` is served by it, and every other node."""
+        return self._nodes(tenant, self._fleet.known())
+
+    def _nodes(self, tenant: str, known: Sequence[Known]) -> dict[str, Any]:
         return {
             "head": describe_head(self._head, tenant),
-            "nodes": [describe_node(known) for known in self._fleet.known()],
+            "nodes": [describe_node(one) for one in known],
             "conflicts": [DuplicateNode(conflict).message for conflict in self._node.cards.conflicts()],
         }
 
@@ -93,7 +99,10 @@ class Observatory:
 
     def topology(self) -> dict[str, Any]:
         """The head, the other nodes, and the ways between them."""
-        return describe_topology(self._node.id, self._fleet.known(), self._one_way)
+        return self._topology(self._fleet.known())
+
+    def _topology(self, known: Sequence[Known]) -> dict[str, Any]:
+        return describe_topology(self._node.id, known, self._one_way)
 
     def requests(self, tenant: str, count: int = LISTED) -> list[dict[str, Any]]:
         """The last requests of `tenant` that came to their first token, newest first, each with its timeline."""
@@ -110,20 +119,20 @@ class Observatory:
         receipt = self._receipts.get(request_id)
         return receipt if receipt and receipt.tenant == tenant else None
 
-    def series(self) -> dict[str, Any]:
-        """The last quarter of an hour, as lists of equal length by what was measured."""
-        return {"period_seconds": self._period_seconds, **self._series.columns()}
+    def series(self, count: int = KEPT_SAMPLES) -> dict[str, Any]:
+        """The newest of a quarter of an hour's samples, as lists of equal length by what was measured."""
+        return {"period_seconds": self._period_seconds, **self._series.columns(count)}
 
     def metrics(self) -> bytes:
         """Everything for Prometheus, in its text format."""
         self._watch.drain()
         return self._node.counters.render()
 
-    def snapshot(self, tenant: str) -> dict[str, Any]:
+    def snapshot(self, tenant: str) -> Texts:
         """All of it, as events tell it first; later ones have the newest ``sample`` in place of the ``series``."""
-        return {**self._sections(tenant), "series": self.series()}
+        return render({**self._sections(tenant, self._fleet.known()), "series": self.series()})
 
-    def listen(self, tenant: str, first: Mapping[str, Any]) -> Listener:
+    def listen(self, tenant: str, first: Texts) -> Listener:
         """A listener, on the running event loop, that is told `first` and then what changes.
 
         Raises `TooManyListeners`.
@@ -136,7 +145,7 @@ class Observatory:
         known = self._fleet.known()
         self._one_way = self._directions.observe(known)
         self._series.add(self._sample(known))
-        self.broadcast.publish(self._sections)
+        self.broadcast.publish(lambda tenant: self._sections(tenant, known))
 
     def _look_on(self) -> None:
         while not self._ended.wait(self._period_seconds):
@@ -145,13 +154,13 @@ class Observatory:
             except Exception:  # a look that fails is no reason to look no more
                 _logger.exception("a look at the fleet failed")
 
-    def _sections(self, tenant: str) -> dict[str, Any]:
+    def _sections(self, tenant: str, known: Sequence[Known]) -> dict[str, Any]:
         newest = self._series.newest
         return {
-            "summary": self.summary(),
+            "summary": self._summary(known),
             "tokens": self.tokens(),
-            **self.nodes(tenant),
-            "topology": self.topology(),
+            **self._nodes(tenant, known),
+            "topology": self._topology(known),
             "live": self.live(tenant),
             "requests": self.requests(tenant, _TOLD),
             "sample": newest.to_json() if newest else None,
@@ -164,7 +173,7 @@ class Observatory:
             "prefill_local_tokens_per_second": tally.local_tokens / seconds,
             "prefill_remote_tokens_per_second": tally.remote_tokens / seconds,
             "decode_tokens_per_second": tally.decoded_tokens / seconds,
-            "live": float(len(self._watch.live())),
+            "live": float(len(self._watch)),
             **self._watch.quantiles(),
         }
         cards = {one.node: one.card for one in known if one.card} | {self._node.id: self._node.card()}

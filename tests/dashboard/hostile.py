@@ -115,7 +115,7 @@ class HostileHead:
     def requests(self, tenant: str, count: int = 50) -> list[dict[str, Any]]:
         return [_request(number, time.time()) for number in range(min(count, 4))]
 
-    def series(self) -> dict[str, Any]:
+    def series(self, count: int = 900) -> dict[str, Any]:
         wave = [round(400 + 300 * ((step * 37) % 50) / 50, 1) for step in range(240)]
         unknown: list[float | None] = [None] * 60
         values = {

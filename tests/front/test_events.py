@@ -60,7 +60,7 @@ def test_first_all_then_what_changed() -> None:
 def test_values_are_made_once_for_each_tenant() -> None:
     async def story() -> None:
         broadcast = Broadcast(lambda: None)
-        listeners = [broadcast.join(tenant, {"n": 0}) for tenant in ("a", "b", "a")]
+        listeners = [broadcast.join(tenant, {"n": "0"}) for tenant in ("a", "b", "a")]
         made: list[str] = []
 
         def sections(tenant: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def test_a_slow_listener_is_let_go_and_counted_and_the_others_are_not() -> None:
     async def story() -> None:
         drops: list[int] = []
         broadcast = Broadcast(lambda: drops.append(1))
-        slow, quick = broadcast.join("t", {"n": 0}), broadcast.join("t", {"n": 0})
+        slow, quick = broadcast.join("t", {"n": "0"}), broadcast.join("t", {"n": "0"})
         for number in range(1, QUEUED_EVENTS + 2):
             broadcast.publish(lambda tenant, n=number: {"n": n})  # type: ignore[misc]
             await quick.next(5)
@@ -109,7 +109,7 @@ def test_who_comes_after_the_end_finds_it() -> None:
     async def story() -> None:
         broadcast = Broadcast(lambda: None)
         broadcast.close()
-        listener = broadcast.join("t", {"n": 1})
+        listener = broadcast.join("t", {"n": "1"})
         assert parse(await listener.next(5)) == ("snapshot", {"n": 1})
         assert await listener.next(5) is None
 
@@ -134,7 +134,7 @@ class Feed:
         self.drops += 1
 
     async def _answer(self, request: Request) -> Response:
-        return EventFeed(self.broadcast, self.broadcast.join("t", {"n": 0}), self._heartbeat_seconds)
+        return EventFeed(self.broadcast, self.broadcast.join("t", {"n": "0"}), self._heartbeat_seconds)
 
     def __enter__(self) -> Feed:
         self.thread.start()

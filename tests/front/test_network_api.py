@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine_bench import BLOCK_TOKENS
 from front.towns import Town
+from kakeya_ops.front.watch import Watch
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.serving.metrics import METRICS
 from kakeya_ops.serving.receipts import PURPOSE
@@ -74,6 +77,22 @@ def test_a_receipt_is_the_signed_one_that_the_answer_named(town: Town) -> None:
     assert receipt.pop("digest") == answer.headers["X-Kakeya-Receipt"]
     assert receipt["tenant"] == "somebody"
     verify_document([KEY], PURPOSE, receipt, receipt["mac"])
+
+
+@pytest.mark.parametrize("path", ["/v1/network/summary", "/v1/network/prefill", "/metrics"])
+def test_the_event_loop_does_not_wait_for_what_is_watched(
+    town: Town, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    on_loop, honest = [], Watch.drain
+
+    def drain(self: Watch) -> None:
+        with contextlib.suppress(RuntimeError):
+            on_loop.append(asyncio.get_running_loop())
+        honest(self)
+
+    monkeypatch.setattr(Watch, "drain", drain)
+    assert town.http.get(path).status_code == 200
+    assert on_loop == []
 
 
 def test_a_list_ends_somewhere(town: Town) -> None:
