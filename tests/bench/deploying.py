@@ -3,7 +3,8 @@
     python tests/bench/deploying.py [--hosts N] [--rounds N] [--ansible VERSION]
 
 Hosts are real OpenSSH servers on loopback, each in front of a simulated Mac with a node that serves. What launchd
-starts here only sleeps, and the nodes run beside it all the time: what a server needs to start is not measured.
+starts here only holds a connection to the head, as deploy demands of a node's process, and the nodes run beside it all
+the time: what a server needs to start is not measured.
 
 nothing to do  `kakeya deploy --check` of all hosts to that of one, as a person types it, over lines with a round trip
                of 50 ms. What the simulated programs print was recorded, since an interpreter for each would be measured
@@ -23,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,13 @@ from sshd import write_ssh_program
 
 HEAD = "head"
 _ROUND_TRIP_SECONDS = 0.05
-_START_SECONDS = 120.0
+_SERVICE = """
+import socket, time
+while True:
+    with socket.create_connection(("127.0.0.1", %d)) as connection:
+        connection.recv(1)
+    time.sleep(0.1)
+"""
 _PLAYBOOK = """
 - hosts: all
   gather_facts: false
@@ -72,6 +79,11 @@ class Field:
     def machines(self) -> Mapping[str, Machine]:
         return self.fleet.machines
 
+    @property
+    def ports(self) -> dict[str, int]:
+        """At which port each host's SSH server listens."""
+        return {name: machine.server.port for name, machine in self.machines.items()}
+
     def write_config(self, name: str, ports: Mapping[str, int]) -> dict[str, str]:
         """The environment in which ssh finds each host at its port of `ports`."""
         parts = []
@@ -93,21 +105,17 @@ class Field:
         self.fleet.change("defaults", environment={"BENCH": value})
         return value
 
-    def kakeya(self, environment: dict[str, str], *words: str) -> None:
-        """Run a command of kakeya that must succeed."""
+    def kakeya(self, environment: dict[str, str], *words: str) -> float:
+        """Run a command of kakeya that must succeed; the seconds it took."""
         argv = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(self.fleet.path), *words]
-        _run(argv, environment)
+        return _run(argv, environment)
 
 
-def _run(argv: list[str], environment: dict[str, str]) -> None:
+def _run(argv: list[str], environment: dict[str, str]) -> float:
+    began = time.perf_counter()
     done = subprocess.run(argv, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"bench: {argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-
-
-def _seconds(run: Callable[[], None]) -> float:
-    began = time.perf_counter()
-    run()
+        raise SystemExit(f"bench: {argv} ended with {done.returncode}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
     return time.perf_counter() - began
 
 
@@ -132,7 +140,8 @@ def field(folder: Path, count: int) -> Iterator[Field]:
 def _prepare(fleet: Fleet, name: str) -> None:
     """What the node on a host needs to serve, and a program that deploy finds installed there."""
     places, material = fleet.places(name), fleet.material()
-    assert places.key and material.key_file
+    assert places.key
+    assert material.key_file
     Path(places.key).parent.mkdir(parents=True)
     Path(places.key).write_bytes(material.key_file)
     Path(places.key).chmod(0o600)
@@ -140,7 +149,8 @@ def _prepare(fleet: Fleet, name: str) -> None:
     folder = Path(places.program(program_folder_id(find_program().id, None)))
     programs = folder / "venv/bin"
     programs.mkdir(parents=True)
-    (programs / "kakeya").write_text("#!/bin/sh\nexec sleep 86400\n")
+    service = f"#!{sys.executable} -IS\n{_SERVICE % fleet.ports[HEAD]}"
+    (programs / "kakeya").write_text(service)
     (programs / "kakeya").chmod(0o755)
     (programs / "python").symlink_to(sys.executable)
     (folder / MARK).touch()
@@ -165,39 +175,41 @@ def _serving(found: Field, name: str) -> Iterator[None]:
 
 def measure_nothing_to_do(found: Field, rounds: int) -> Measure:
     """All hosts to one, with nothing to do on any."""
-    count = len(found.names)
-    measure = Measure(f"nothing to do: {count} hosts to 1, 50 ms round trip", "s", "at most", 1.5)
-    direct = found.write_config("direct", {name: found.machines[name].server.port for name in found.machines})
+    measure = Measure(f"nothing to do: {len(found.names)} hosts to 1, 50 ms round trip", "s", "at most", 1.5)
+    direct = found.write_config("direct", found.ports)
     for name in found.names:
         found.machines[name].mac.forget_calls()
     found.kakeya(direct, "deploy", "nodes", "--check")
     for name in found.names:
         found.machines[name].mac.freeze()
-    servers = [found.machines[name].server.port for name in found.machines]
-    with lagging(servers, _ROUND_TRIP_SECONDS) as ports:
-        far = found.write_config("far", dict(zip(found.machines, ports, strict=True)))
+    with lagging(list(found.ports.values()), _ROUND_TRIP_SECONDS) as ports:
+        far = found.write_config("far", dict(zip(found.ports, ports, strict=True)))
         for _ in range(rounds):
-            one = _seconds(lambda: found.kakeya(far, "deploy", found.names[0], "--check"))
-            measure.add(_seconds(lambda: found.kakeya(far, "deploy", "nodes", "--check")), one)
+            one = found.kakeya(far, "deploy", found.names[0], "--check")
+            measure.add(found.kakeya(far, "deploy", "nodes", "--check"), one)
     return measure
 
 
 def measure_new_plist(found: Field, ansible: Path, rounds: int) -> list[Measure]:
     """Ansible's time to ours, for one host and for all."""
-    near = found.write_config("near", {name: found.machines[name].server.port for name in found.machines})
+    near = found.write_config("near", found.ports)
     measures = []
     for names in (found.names[:1], found.names):
-        name = f"a new plist, hosts: {len(names)}, ansible's time to ours"
-        measure = Measure(name, "s", "at least", 3.0, combine=lambda ours, theirs: theirs / ours)
+        title = f"a new plist, hosts: {len(names)}, ansible's time to ours"
+        measure = Measure(title, "s", "at least", 3.0, combine=lambda ours, theirs: theirs / ours)
         for _ in range(rounds):
             found.want_another()
-            words = ("deploy", *names, "--yes", "--parallel", str(len(names)))
-            ours = _seconds(lambda words=words: found.kakeya(near, *words))  # type: ignore[misc]
-            playbook = _write_playbook(found, names, found.want_another())
-            argv = [str(ansible / "bin/ansible-playbook"), "-i", *playbook, "--forks", str(len(names))]
-            measure.add(ours, _seconds(lambda argv=argv: _run(argv, near)))  # type: ignore[misc]
+            ours = found.kakeya(near, "deploy", *names, "--yes", "--parallel", str(len(names)))
+            argv = _ansible(found, ansible, names, found.want_another())
+            measure.add(ours, _run(argv, near))
         measures.append(measure)
     return measures
+
+
+def _ansible(found: Field, ansible: Path, names: list[str], value: str) -> list[str]:
+    """Ansible's call that brings the property lists to say `value`."""
+    inventory, playbook = _write_playbook(found, names, value)
+    return [str(ansible / "bin/ansible-playbook"), "-i", inventory, playbook, "--forks", str(len(names))]
 
 
 def _write_playbook(found: Field, names: list[str], value: str) -> tuple[str, str]:
@@ -243,7 +255,7 @@ def main() -> int:
         os.environ["HOME"] = str(folder / "operator")
         ansible = options.ansible_venv or install_ansible(folder / "ansible", options.ansible)
         with field(folder, options.hosts) as found:
-            near = found.write_config("first", {name: found.machines[name].server.port for name in found.machines})
+            near = found.write_config("first", found.ports)
             found.want_another()
             found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
             measures = measure_new_plist(found, ansible, options.rounds)
