@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.views.printer import visible
@@ -27,7 +28,7 @@ def logs(
         runner, places = hosts.runner(host), hosts.places(host)
         if not follow:
             text = tail_log(runner, places, hosts.asker.key, lines)
-            context.printer.show({"host": host, "lines": text.split("\n")}, visible(text))
+            context.printer.show({"host": host, "lines": text.split("\n")}, Text(visible(text)))
             return
         for line in LogFollower(runner, places, hosts.asker.key).lines(lines):
             context.printer.raw(visible(line))

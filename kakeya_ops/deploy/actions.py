@@ -82,6 +82,8 @@ class RemoveInstallation:
         if self.purge and self.synced:
             refuse_precious(context, places.model)
             paths += [places.model]
+        # A service that comes back over what is half removed would be worse than none.
+        context.settle()
         remove(context, *paths)
 
 

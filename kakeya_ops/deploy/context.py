@@ -87,6 +87,10 @@ class HostContext:
         if all(noted != title for noted, _ in self._undos):
             self._undos.append((title, action))
 
+    def settle(self) -> None:
+        """From here on nothing of what was done is taken back."""
+        self._undos.clear()
+
     def stand_down(self) -> bool:
         """Send the guard over the service away, where there is one; False when it has acted already."""
         guard, self.guard = self.guard, None

@@ -6,6 +6,9 @@ from collections.abc import Callable
 
 from kakeya_ops.deploy.context import HostContext
 
+_REMOVE_SECONDS = 600.0
+"""For ten thousands of small files, which is what a program's venv is."""
+
 
 def make_folder(context: HostContext, path: str, mode: str) -> None:
     """Make the folder at `path` and those above it; an existing one keeps its mode."""
@@ -14,7 +17,7 @@ def make_folder(context: HostContext, path: str, mode: str) -> None:
 
 def remove(context: HostContext, *paths: str) -> None:
     """Remove files and folders; it does not matter whether they exist."""
-    context.runner.run(["/bin/rm", "-rf", "--", *paths], check=True)
+    context.runner.run(["/bin/rm", "-rf", "--", *paths], check=True, timeout_seconds=_REMOVE_SECONDS)
 
 
 def write_reversibly(context: HostContext, path: str, data: bytes, mode: int) -> None:

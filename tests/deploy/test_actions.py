@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from kakeya_ops.deploy.actions import Actions, RemoveInstallation
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
 from kakeya_ops.deploy.plan import HostPlan, Planner
+from kakeya_ops.errors import CommandTimeout
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.state import HostState, Unknown
 from kakeya_ops.remote.local_runner import LocalRunner
@@ -147,6 +149,19 @@ def test_what_holds_more_than_a_model_is_not_purged(context: HostContext, model:
     with pytest.raises(DeployError, match="too much"):
         RemoveInstallation(purge=True, synced=True).apply(context)
     assert Path(context.places.root).is_dir()
+
+
+def test_what_is_half_removed_does_not_come_back(context: HostContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    returned: list[str] = []
+    context.undo("the service", lambda: returned.append("it"))
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise CommandTimeout("allens", ("rm",), 1, ended=False)
+
+    monkeypatch.setattr(context.runner, "run", fail)
+    with pytest.raises(CommandTimeout):
+        RemoveInstallation(purge=False, synced=False).apply(context)
+    assert (context.put_back(), returned) == ([], [])
 
 
 def test_a_model_that_was_only_found_there_stays(context: HostContext) -> None:
