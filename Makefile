@@ -17,7 +17,7 @@ help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## A whole fleet on this machine: head, worker, proof; on a terminal it stays until Ctrl-C
-	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/kakeya demo --keep; else $(BIN)/kakeya demo; fi
+	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/kakeya demo --keep || [ $$? -eq 130 ]; else $(BIN)/kakeya demo; fi
 
 test: check ## Everything that CI runs
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)

@@ -1,4 +1,4 @@
-"""The only reader of the environment: three names, each of which is also an option or has a default.
+"""The only reader of the environment: besides ``PATH`` three names, each of which is also an option or has a default.
 
 =====================  =====================================================================
 ``KAKEYA_INVENTORY``   the inventory, when ``--inventory`` is not given
@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -34,6 +35,14 @@ def user_cache_folder() -> Path:
     return _xdg_folder("XDG_CACHE_HOME", "~/Library/Caches" if sys.platform == "darwin" else "~/.cache")
 
 
+def own_command() -> str:
+    """What a person types in this folder to run this program again: its name, where the shell would find it."""
+    found, started = shutil.which("kakeya"), Path(sys.argv[0])
+    if started.name != "kakeya" or (found and Path(found).resolve() == started.resolve()):
+        return "kakeya"
+    return os.path.relpath(started) if started.resolve().is_relative_to(Path.cwd()) else str(started)
+
+
 def expand_here(path: str) -> Path:
     """`path` with ``~`` as the home folder of the user who runs this process on this machine.
 
@@ -51,4 +60,4 @@ def _xdg_folder(name: str, default: str) -> Path:
     return (Path(value) if os.path.isabs(value) else expand_here(default)) / _FOLDER
 
 
-__all__ = ["expand_here", "inventory_from_environment", "user_cache_folder", "user_config_folder"]
+__all__ = ["expand_here", "inventory_from_environment", "own_command", "user_cache_folder", "user_config_folder"]

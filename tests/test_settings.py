@@ -60,3 +60,21 @@ def test_at_most_five_names_are_read_and_only_here() -> None:
     assert len(names) <= 5
     strings = {node.value for node in ast.walk(ast.parse(SOURCE.read_text())) if isinstance(node, ast.Constant)}
     assert names <= strings
+
+
+def test_the_own_command_is_the_name_only_where_the_shell_finds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program = tmp_path / "venv/bin/kakeya"
+    program.parent.mkdir(parents=True)
+    program.touch(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), "demo"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert settings.own_command() == "venv/bin/kakeya"
+    monkeypatch.setenv("PATH", str(program.parent))
+    assert settings.own_command() == "kakeya"
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir("/")
+    monkeypatch.setattr(sys, "argv", ["/elsewhere/pytest"])
+    assert settings.own_command() == "kakeya"

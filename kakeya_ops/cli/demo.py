@@ -26,9 +26,10 @@ def demo(
     Needs no Mac and no download. Exits with 0 when every check of the probe is ok, and leaves nothing behind.
     """
     from kakeya_ops.demo.run import DemoOptions, run_demo
+    from kakeya_ops.settings import own_command
     from kakeya_ops.views.demo import DemoScreen
 
-    report = run_demo(DemoOptions(model, port, keep), DemoScreen(app_context(ctx).printer))
+    report = run_demo(DemoOptions(model, port, keep), DemoScreen(app_context(ctx).printer, own_command()))
     raise typer.Exit(ExitCode.OK if report.passed else ExitCode.NO)
 
 

@@ -18,7 +18,7 @@ from kakeya_ops.secret import Secret
 def explain(
     ctx: typer.Context,
     request_id: Annotated[
-        str, typer.Argument(help="The request's id, from its answer's X-Request-Id.", metavar="REQUEST_ID")
+        str, typer.Argument(help="The id of the answer, or of the request (X-Request-Id).", metavar="REQUEST_ID")
     ],
     url: Annotated[
         str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")
@@ -40,7 +40,7 @@ def explain(
     inventory = load_inventory(find_inventory(context.inventory_path))
     keys, without_keys = _keys(inventory)
     with HeadClient(url or head_url(inventory), read_api_key(api_key_file) if api_key_file else None) as client:
-        found = explain_request(client, request_id, keys, without_keys)
+        found = explain_request(client, request_id.rpartition("-")[2], keys, without_keys)
     context.printer.show(found.to_json(), *explanation(found))
     raise typer.Exit(ExitCode.OK if found.trustworthy else ExitCode.NO)
 

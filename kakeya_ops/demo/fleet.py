@@ -199,7 +199,7 @@ class Child:
             how = f"was killed by {signal.Signals(-code).name}"
         else:
             how = f"ended with code {code}"
-        said = last_line(self.log)
+        said = last_line(self.log) if code != 0 else ""
         return f"{self.name} (pid {self.pid}) {how}" + (f"; last in its log: {said}" if said else "")
 
     def signal_group(self, number: signal.Signals) -> None:

@@ -61,6 +61,7 @@ class DemoOutcome:
     receipt: dict[str, Any]
     report: VerifyReport
     tiny: bool
+    kept: bool = False
 
     @property
     def curl(self) -> str:
@@ -120,7 +121,7 @@ def run_demo(options: DemoOptions, view: DemoView) -> VerifyReport:
         with DemoFleet(plan, interruption) as fleet:
             _await_fleet(fleet, view)
             try:
-                outcome = _ask_and_prove(fleet, view, tiny=options.model is None)
+                outcome = _ask_and_prove(fleet, view, options)
             except PeerError:
                 fleet.raise_if_ended()
                 raise
@@ -168,7 +169,7 @@ def _await_fleet(fleet: DemoFleet, view: DemoView) -> None:
             fleet.wait_for("their meeting", lambda: bool(find_workers(head.network()["nodes"])[1]), _START_SECONDS)
 
 
-def _ask_and_prove(fleet: DemoFleet, view: DemoView, *, tiny: bool) -> DemoOutcome:
+def _ask_and_prove(fleet: DemoFleet, view: DemoView, options: DemoOptions) -> DemoOutcome:
     plan = fleet.plan
     view.note(
         "  note  policy prefer_remote: both processes share this machine, so the worker makes one cold prompt no "
@@ -182,7 +183,8 @@ def _ask_and_prove(fleet: DemoFleet, view: DemoView, *, tiny: bool) -> DemoOutco
             report = run_probe(ProbeOptions(plan.url, read_fleet_keys(plan.key_file)), tell)
         network = head.network()
     pids = {name: child.pid for name, child in fleet.children.items()}
-    return DemoOutcome(plan, pids, network, _QUESTION, answer, receipt, report, tiny)
+    tiny = options.model is None
+    return DemoOutcome(plan, pids, network, _QUESTION, answer, receipt, report, tiny, options.keep)
 
 
 def _keep(fleet: DemoFleet, view: DemoView) -> None:

@@ -106,7 +106,7 @@ def describe_request(receipt: Receipt) -> dict[str, Any]:
         "request_id": receipt.request_id,
         "started_at": receipt.started_at,
         "prompt_tokens": receipt.prompt_tokens,
-        "cached_tokens": receipt.cached_tokens,
+        "cached_tokens": receipt.reused_tokens,
         "decision": receipt.decision.kind,
         "worker": receipt.decision.node,
         "reason": receipt.decision.reason,

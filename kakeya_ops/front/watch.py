@@ -232,7 +232,7 @@ def _log_fields(live: Live, outcome: Outcome, receipt: Receipt | None) -> dict[s
     fields = {"request_id": live.request_id, "tenant": live.tenant, "prompt_tokens": live.prompt_tokens}
     if receipt is not None:
         remote, fallback = receipt.remote, receipt.fallback
-        fields |= {"decision": receipt.decision.kind, "gain": receipt.gain, "cached_tokens": receipt.cached_tokens}
+        fields |= {"decision": receipt.decision.kind, "gain": receipt.gain, "cached_tokens": receipt.reused_tokens}
         fields |= {"worker": remote.node, "job": remote.job} if remote else {}
         fields |= {"fallback": fallback.reason, "fallback_from": fallback.worker} if fallback else {}
     return fields | outcome.to_json()

@@ -153,7 +153,8 @@ def _is_rope(key: str) -> bool:
 def _check_kind(path: Path) -> None:
     """Raise the sentence that fits what `path` is, unless it looks like a directory of safetensors."""
     if not path.exists():
-        raise ModelDirectoryError(f"model directory {path} does not exist")
+        hint = "download the model to it, or name the directory that it is in: model.path in the inventory"
+        raise ModelDirectoryError(f"model directory {path} does not exist", hint=hint)
     if not path.is_dir():
         what = "a GGUF file" if path.suffix == ".gguf" else "a file"
         raise ModelDirectoryError(f"{path} is {what}, not an MLX model directory")

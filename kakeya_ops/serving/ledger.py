@@ -112,11 +112,9 @@ class Ledger:
         return "overlap" if self._engine.decoding > 1 else "none"
 
     def _is_known_faster(self, remote: RemotePart) -> bool:
+        """Whether asking, computing there and receiving took less than this head would have needed."""
         own = self._engine.measured.tokens_per_second
-        seconds = (remote.worker_receipt or {}).get("compute_seconds")
-        if not own or not seconds:
-            return False
-        return float(remote.computed_tokens / seconds) > own * _FASTER
+        return bool(own and remote.computed_tokens > own * remote.transfer_seconds * _FASTER)
 
 
 __all__ = ["Ledger", "Settled"]

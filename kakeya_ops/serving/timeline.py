@@ -93,7 +93,9 @@ def _reuse(receipt: Receipt) -> str:
 
 
 def _faster(receipt: Receipt) -> str:
-    return f"A faster worker: {_computed(receipt)}, faster than the head would have."
+    seconds = receipt.remote.transfer_seconds if receipt.remote else 0.0
+    whole = f"with the way there and back it took {seconds:.3f} s, less than the head would have"
+    return f"A faster worker: {_computed(receipt)}; {whole}."
 
 
 def _overlap(receipt: Receipt) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 from rich.padding import Padding
@@ -16,8 +16,10 @@ from kakeya_ops.views.tables import checks_table, fleet_table, receipt_timeline,
 class DemoScreen:
     """A `kakeya_ops.demo.run.DemoView` on a printer: steps go to stderr, the outcome to stdout."""
 
-    def __init__(self, printer: Printer) -> None:
+    def __init__(self, printer: Printer, command: str = "kakeya") -> None:
+        """`command` is what a person types to run this program again."""
         self._printer = printer
+        self._command = command
 
     def step(self, text: str) -> AbstractContextManager[None]:
         """See `DemoView.step`."""
@@ -46,10 +48,18 @@ class DemoScreen:
             verdict_line(outcome.report),
         )
         if not self._printer.json:
-            self._printer.raw(f"\nWatch it in a browser while it runs (kakeya demo --keep):\n  {outcome.dashboard}")
-            self._printer.raw(f"\nAsk it something, and see there who computed what:\n  {outcome.curl}")
-            for command in ("status --watch", "verify remote-prefill"):
-                self._printer.raw(f"  kakeya --inventory {outcome.plan.inventory} {command}")
+            self._printer.raw("\n".join(self._next_steps(outcome)))
+
+    def _next_steps(self, outcome: DemoOutcome) -> Iterator[str]:
+        """What to try; of a fleet that is gone, only how to keep the next one."""
+        if not outcome.kept:
+            yield f"\nTo ask such a fleet yourself, and to watch it in a browser:\n  {self._command} demo --keep"
+            return
+        yield f"\nWatch it in a browser:\n  {outcome.dashboard}"
+        yield f"\nAsk it something new in another terminal, and see who computed what:\n  {outcome.curl}"
+        yield "and with the id in its answer for ID:"
+        for arguments in ("explain ID", "status --watch", "verify remote-prefill"):
+            yield f"  {self._command} --inventory {outcome.plan.inventory} {arguments}"
 
 
 def _heading(text: str) -> Text:

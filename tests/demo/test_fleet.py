@@ -136,6 +136,12 @@ def test_a_childs_last_words_are_its_last_error(tmp_path: Path) -> None:
     assert node.last_words() == f"node (pid {node.pid}) ended with code 3; last in its log: no such model"
 
 
+def test_a_child_that_ended_well_left_no_error(tmp_path: Path) -> None:
+    node = child(tmp_path, "print('job ended')")
+    assert node.ended_within(30)
+    assert node.last_words() == f"node (pid {node.pid}) ended with code 0"
+
+
 def test_a_killed_child_says_so(tmp_path: Path) -> None:
     node = child(tmp_path, SLEEP)
     assert not node.ended_within(0)

@@ -204,9 +204,9 @@ def test_what_the_window_forgot_is_said(desk: Desk) -> None:
         (gathered(0), "none"),
         (gathered(6, 6), "reuse"),
         (gathered(10, remote=remote(0, 10)), "reuse"),
-        (gathered(10, remote=remote(10, compute_seconds=0.5)), "faster worker"),
-        (gathered(10, remote=remote(10, compute_seconds=1.0)), "none"),
-        (gathered(10, remote=remote(10)), "none"),
+        (gathered(10, remote=remote(10)), "faster worker"),
+        (gathered(10, remote=replace(remote(10), transfer_seconds=0.9)), "none"),
+        (gathered(10, remote=replace(remote(10, compute_seconds=0.1), transfer_seconds=1.0)), "none"),
         (gathered(4, fallback=Fallback("worker", "timeout", "silent", 4)), "none"),
     ],
 )

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 from kakeya_ops.demo.fleet import FleetPlan
@@ -21,16 +22,17 @@ OUTCOME = DemoOutcome(
     receipt=receipt("cold"),
     report=VerifyReport("http://127.0.0.1:1001", "head", "worker", (Check("c", "ok", "1"),)),
     tiny=True,
+    kept=True,
 )
 
 
-def shown(*, json: bool) -> tuple[str, str]:
+def shown(*, json: bool, outcome: DemoOutcome = OUTCOME) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
-    screen = DemoScreen(Printer(json=json, stdout=out, stderr=err))
+    screen = DemoScreen(Printer(json=json, stdout=out, stderr=err), "venv/bin/kakeya")
     with screen.step("working"), screen.progress("waiting") as tell:
         tell("still")
     screen.note("a note")
-    screen.outcome(OUTCOME)
+    screen.outcome(outcome)
     return out.getvalue(), err.getvalue()
 
 
@@ -47,9 +49,17 @@ def test_everything_is_shown_in_order() -> None:
     ]
     places = [out.index(part) for part in parts]
     assert places == sorted(places)
-    assert "kakeya --inventory /d/inventory.yaml verify remote-prefill" in out
+    for arguments in ("explain ID", "status --watch", "verify remote-prefill"):
+        assert f"  venv/bin/kakeya --inventory /d/inventory.yaml {arguments}\n" in out
     assert "working" in err
     assert "a note" in err
+
+
+def test_no_address_is_told_of_a_fleet_that_is_gone() -> None:
+    out, _ = shown(json=False, outcome=replace(OUTCOME, kept=False))
+    assert "venv/bin/kakeya demo --keep" in out
+    assert "curl" not in out
+    assert "/d/inventory.yaml" not in out
 
 
 def test_json_is_one_document() -> None:
