@@ -78,7 +78,9 @@ class RemoveInstallation:
         paths = [places.current, places.previous, f"{places.root}/generations", f"{places.root}/programs", places.logs]
         paths += [places.identity]
         if self.purge:
-            paths += [f"{places.root}/model.json", places.audit, *([places.key] if places.key else [])]
+            paths += [f"{places.root}/model.json", places.audit]
+            # The second keeps the head's receipts.
+            paths += [places.key, f"{places.key}.{context.host.name}.receipts.jsonl"] if places.key else []
         if self.purge and self.synced:
             refuse_precious(context, places.model)
             paths += [places.model]

@@ -177,7 +177,8 @@ class Api(Section):
     port: Port = 8080
     """TCP port to listen on."""
     keys_file: HostPath | None = None
-    """File with the API keys and the tenants they stand for; null: no key is asked for, possible on loopback alone."""
+    """File with the API keys and the tenants they stand for, on the head itself: deploy looks for it and never
+    copies it. null: no key is asked for, possible on loopback alone."""
 
     def contradictions(self) -> Iterator[Finding]:
         """An API that others can reach asks for a key."""

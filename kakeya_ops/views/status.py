@@ -97,7 +97,8 @@ def _rest(nodes: Iterable[NodeStatus], left: Sequence[Column]) -> Group:
 def _totals(status: FleetStatus) -> Group:
     grid = _grid()
     totals = status.totals
-    grid.add_row(Text("total", style="bold"), _counters(totals.counters))
+    known = any(value is not None for value in totals.counters.values())
+    grid.add_row(Text("total", style="bold"), _counters(totals.counters) if known else Text("not known: no head tells"))
     if totals.fallbacks_by_reason:
         grid.add_row(Text("fallbacks by reason", style="bold"), _counters(totals.fallbacks_by_reason))
     for worker, counters in (totals.by_worker or {}).items():

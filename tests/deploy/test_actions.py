@@ -129,13 +129,17 @@ def test_an_undeploy_takes_what_deploy_put_there(context: HostContext) -> None:
     for folder in ("generations/g1", "programs/p1", "logs"):
         (root / folder).mkdir(parents=True)
     Path(places.model).mkdir(parents=True)
-    for file in (places.key or "", places.identity, places.audit):
+    for file in (places.key or "", places.identity, places.audit, f"{places.key}.allens.receipts.jsonl"):
         Path(file).write_text("x")
     state = running(home=places.home)
     keeping, purging = (ACTIONS.undeploy(purge)("allens", state) for purge in (False, True))
     assert words(keeping)[:2] == ["stop the service", "remove the property list"]
     keeping.steps[-1].apply(context)
-    assert sorted(path.name for path in root.iterdir()) == ["audit.jsonl", "fleet.key"]
+    assert sorted(path.name for path in root.iterdir()) == [
+        "audit.jsonl",
+        "fleet.key",
+        "fleet.key.allens.receipts.jsonl",
+    ]
     assert Path(places.model).is_dir()
     purging.steps[-1].apply(context)
     assert list(root.iterdir()) == []

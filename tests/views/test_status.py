@@ -81,7 +81,7 @@ def test_reasons_of_fallbacks_and_what_each_worker_did_are_told() -> None:
 
 
 def test_without_a_head_totals_are_unknown_and_not_nothing() -> None:
-    assert "remote_jobs unknown" in words(judged(whole(head=silent())))
+    assert "total not known: no head tells" in words(judged(whole(head=silent())))
 
 
 def test_words_of_others_cannot_steer_the_terminal() -> None:
