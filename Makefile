@@ -20,7 +20,7 @@ demo: $(VENV)/.installed ## A whole fleet on this machine: head, worker, proof; 
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/kakeya demo --keep || [ $$? -eq 130 ]; else $(BIN)/kakeya demo; fi
 
 test: check ## Everything that CI runs
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)
 
 check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, lint, types, layers
 	$(BIN)/ruff format --check .

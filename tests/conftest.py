@@ -24,6 +24,12 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files that take minutes, so that no process is left with one of them while others have ended."""
+    items.sort(key=lambda item: item.path.parent.name not in ("flows_deploy", "flows", "dashboard"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _folders_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the tests, and what they start, out of the folders of whoever runs them."""

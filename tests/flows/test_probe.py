@@ -20,6 +20,8 @@ def test_it_passes_while_others_are_served(pair: LoopbackFleet) -> None:
 def test_without_a_head_it_cannot_be_carried_out(pair: LoopbackFleet) -> None:
     nobody = f"http://127.0.0.1:{pair.proxies['worker'].port + 1}"
     code, document, said = kakeya_verify(pair.write_inventory("head"), "--url", nobody)
-    assert (code, document) == (3, None)
+    assert code == 3
+    assert document is not None
+    assert (document["error"]["kind"], document["error"]["exit_code"]) == ("PeerUnreachable", 3)
     assert "cannot be reached" in said
     assert "Traceback" not in said

@@ -101,5 +101,5 @@ def test_a_look_that_fails_is_not_the_last(town: Town, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Observatory, "_sample", sample)
     wait_for(lambda: failing == [0])
-    before = len(town.observatory.series()["at"])
-    wait_for(lambda: len(town.observatory.series()["at"]) > before)
+    before = max(town.observatory.series()["at"], default=0.0)
+    wait_for(lambda: max(town.observatory.series()["at"], default=0.0) > before)
