@@ -92,10 +92,12 @@ class ParamikoRunner(FileRunner):
 
     def _open_channel(self, timeout_seconds: float) -> Any:
         """A new session, of a new connection if the old one turns out to be broken: nothing was asked of it yet."""
+        transport = self._connected()
         try:
-            return self._open_session(self._connected(), timeout_seconds)
+            return self._open_session(transport, timeout_seconds)
         except (paramiko.SSHException, EOFError, OSError):
-            self.abandon()
+            # This one, and not one that another thread may have opened meanwhile and works on.
+            transport.close()
         try:
             return self._open_session(self._connected(), timeout_seconds)
         except (paramiko.SSHException, EOFError, OSError) as error:

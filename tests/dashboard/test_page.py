@@ -53,7 +53,7 @@ def test_the_last_request_is_the_apis_with_its_gain_and_every_step(seen: Watched
     assert told["request_id"] == completion.request_id
     assert seen.text(".request .sentence") == told["gain_sentence"]
     assert seen.text(".request .gain") == {"none": "no gain"}.get(told["gain"], told["gain"])
-    assert "400 prompt tokens, 384 cached" in seen.text(".request .request-head")
+    assert "400 prompt tokens, 0 cached" in seen.text(".request .request-head")
     [first, *_] = seen.page.locator(".request").all()
     assert first.locator(".spans .name").all_inner_texts() == [span["step"] for span in told["timeline"]]
     assert first.locator(".track .part").count() == len(told["timeline"])

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import socket
+import sys
+import termios
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -13,6 +17,7 @@ Direction = Literal["up", "down"]
 """``up`` is from client to target, ``down`` from target to client."""
 
 _CHUNK_BYTES = 64 * 1024
+_ARRIVAL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -201,12 +206,26 @@ def _spoil(data: bytes, seen: int, fault: Fault) -> bytes:
 
 
 def _reset(connection: socket.socket) -> None:
-    """Close with RST, so that the other side sees a broken connection and not an orderly end."""
+    """Close with RST, so that the other side sees a broken connection and not an orderly end.
+
+    What was passed on before has arrived: a reset throws away what still waits to be sent.
+    """
+    deadline = time.monotonic() + _ARRIVAL_SECONDS
+    while _unsent_bytes(connection) and time.monotonic() < deadline:
+        time.sleep(0.001)
     with contextlib.suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads from it
     connection.close()
+
+
+def _unsent_bytes(connection: socket.socket) -> int:
+    """Bytes that the other side has not acknowledged; 0 where that cannot be told."""
+    try:
+        return int.from_bytes(fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)), sys.byteorder)
+    except (OSError, ValueError):  # the latter of a socket that is closed
+        return 0
 
 
 __all__ = ["Accept", "Direction", "Fault", "FaultProxy", "Mode"]

@@ -55,7 +55,10 @@ def ask(proxy: FaultProxy, data: bytes, seconds: float = 5.0) -> bytes:
     answer = b""
     with socket.create_connection(proxy.address, timeout=seconds) as connection:
         connection.sendall(data)
-        connection.shutdown(socket.SHUT_WR)
+        try:
+            connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise ConnectionResetError from error  # "not connected", once the reset has come
         while got := connection.recv(65536):
             answer += got
     return answer
