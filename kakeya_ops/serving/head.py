@@ -152,7 +152,9 @@ class HeadService:
         if not choose(prompt.layout, len(prompt.tokens), local, (), rules).settled:
             patient = self.settings.require_remote or rules.demand == "remote"
             limit_seconds = DEMANDED_LOOKUP_SECONDS if patient else LOOKUP_SECONDS
-            found = survey(self._neighbourhood, Inquiry(prompt, answer.stop, limit_seconds), self._lookups)
+            directive = answer.request.directive
+            inquiry = Inquiry(prompt, answer.stop, limit_seconds, directive.node if directive else None)
+            found = survey(self._neighbourhood, inquiry, self._lookups)
         answer.seconds["lookup"] = found.seconds
         return found
 

@@ -63,17 +63,19 @@ class Survey:
 
 @dataclass(frozen=True)
 class Inquiry:
-    """A prompt about which peers are asked for at most `limit_seconds`, or until `stop`."""
+    """A prompt about which peers, or only `node`, are asked for at most `limit_seconds`, or until `stop`."""
 
     prompt: Prompt
     stop: StopFlag
     limit_seconds: float = LOOKUP_SECONDS
+    node: str | None = None
 
 
 def survey(neighbourhood: Neighbourhood, inquiry: Inquiry, executor: ThreadPoolExecutor) -> Survey:
     """Ask every usable peer at once; who fails or is late is left out, now and for a while."""
     began = time.monotonic()
-    asked = [(one, executor.submit(one.look_up, inquiry.prompt, inquiry.stop)) for one in neighbourhood.usable()]
+    wanted = (one for one in neighbourhood.usable() if inquiry.node in (None, one.node))
+    asked = [(one, executor.submit(one.look_up, inquiry.prompt, inquiry.stop)) for one in wanted]
     candidates, sources, faults = [], {}, []
     for neighbour, answer in asked:
         found = _await(neighbour.node, answer, began + inquiry.limit_seconds - time.monotonic())

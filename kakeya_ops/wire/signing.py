@@ -39,7 +39,8 @@ _REQUEST = re.compile(
     re.ASCII,
 )
 _DIRECTIVE = re.compile(
-    rf"mode=(?P<mode>[a-z+-]{{1,64}}); nonce=(?P<nonce>{_NONCE}); time=(?P<time>{_TIME}); mac=(?P<mac>{_MAC})",
+    rf"mode=(?P<mode>[a-z+-]{{1,64}})(?:; node=(?P<node>{_NAME}))?; "
+    rf"nonce=(?P<nonce>{_NONCE}); time=(?P<time>{_TIME}); mac=(?P<mac>{_MAC})",
     re.ASCII,
 )
 
@@ -86,11 +87,13 @@ class Directive:
     """What the holder of the fleet key asks about one prompt's prefix.
 
     ``remote``: it must be computed by, or imported from, another node; ``local``: the head computes it itself and
-    reads no pool; ``skip-local-pool``: the head's own pool is not read, other nodes may help.
+    reads no pool; ``skip-local-pool``: the head's own pool is not read, other nodes may help. With a `node`, no other
+    one is asked.
     """
 
     modes: frozenset[str]
     nonce: str
+    node: NodeId | None = None
 
 
 class NodeSigner:
@@ -165,9 +168,16 @@ def sign_directive(key: Secret, modes: frozenset[str], nonce: str, body_digest: 
 
     Raises `InputError` for modes that are unknown, none, or contradict each other.
     """
-    if not _sensible(modes):
-        raise InputError(f"a directive cannot ask for {'+'.join(sorted(modes)) or 'nothing'}")
-    said = f"mode={'+'.join(sorted(modes))}; nonce={nonce}; time={now:.6f}"
+    return encode_directive(key, Directive(modes, nonce), body_digest, now)
+
+
+def encode_directive(key: Secret, directive: Directive, body_digest: str, now: float) -> str:
+    """The same for a whole `directive`. Raises `InputError` also for a `node` that cannot be a name."""
+    modes = "+".join(sorted(directive.modes))
+    if not _sensible(directive.modes):
+        raise InputError(f"a directive cannot ask for {modes or 'nothing'}")
+    node = "" if directive.node is None else f"; node={_quote_name(directive.node)}"
+    said = f"mode={modes}{node}; nonce={directive.nonce}; time={now:.6f}"
     return f"{said}; mac={_directive_mac(key, said, body_digest)}"
 
 
@@ -183,7 +193,8 @@ def verify_directive(value: str, keys: Sequence[Secret], nonces: NonceBook, body
     if not any(_same(found["mac"], _directive_mac(key, said, body_digest)) for key in keys):
         raise _rejected("directive", "wrong key")
     nonces.admit(found["mac"], float(found["time"]), now)
-    return Directive(modes, found["nonce"])
+    node = found["node"]
+    return Directive(modes, found["nonce"], None if node is None else NodeId(unquote(node)))
 
 
 def sign_document(key: Secret, purpose: str, document: Mapping[str, Any]) -> str:
@@ -275,6 +286,7 @@ __all__ = [
     "RequestGate",
     "SignedRequest",
     "body_digest",
+    "encode_directive",
     "new_nonce",
     "nonce_of",
     "sign_directive",

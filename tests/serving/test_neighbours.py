@@ -89,6 +89,13 @@ def test_who_answers_is_a_candidate_with_a_source(executor: ThreadPoolExecutor) 
     assert street.failures == []
 
 
+def test_only_the_one_that_is_wanted_is_asked(executor: ThreadPoolExecutor) -> None:
+    street = Street(Peer("a", candidate("a")), Peer("b", candidate("b")))
+    found = survey(street, Inquiry(PROMPT, StopFlag(), 20.0, "b"), executor)
+    assert [one.node for one in found.candidates] == ["b"]
+    assert not street.peers[0].asked.is_set()
+
+
 def test_who_fails_is_left_out_and_told(executor: ThreadPoolExecutor) -> None:
     error = PeerBusy("a", 3.0)
     street = Street(Peer("a", error), Peer("b", candidate("b")))

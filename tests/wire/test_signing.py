@@ -25,6 +25,7 @@ from kakeya_ops.wire.signing import (
     RequestGate,
     SignedRequest,
     body_digest,
+    encode_directive,
     new_nonce,
     nonce_of,
     sign_directive,
@@ -216,6 +217,19 @@ def test_a_reply_belongs_to_its_request() -> None:
 def test_a_directive_says_its_modes_and_nonce(modes: set[str]) -> None:
     value = sign_directive(KEY, frozenset(modes), NONCE, PROMPT, NOW)
     assert verify_directive(value, [OTHER, KEY], NonceBook(), PROMPT, NOW) == Directive(frozenset(modes), NONCE)
+
+
+@pytest.mark.parametrize("node", ["worker", "Mac; mode=local", "büro/mac %"])
+def test_a_directive_may_name_the_one_node_to_be_asked(node: str) -> None:
+    directive = Directive(frozenset({"remote"}), NONCE, NodeId(node))
+    value = encode_directive(KEY, directive, PROMPT, NOW)
+    assert verify_directive(value, [KEY], NonceBook(), PROMPT, NOW) == directive
+    reject_directive(value.replace("; node=", "; node=x"), "wrong key", [KEY])
+
+
+def test_a_directive_for_no_name_is_not_signed() -> None:
+    with pytest.raises(InputError):
+        encode_directive(KEY, Directive(frozenset({"remote"}), NONCE, NodeId("")), PROMPT, NOW)
 
 
 @pytest.mark.parametrize("modes", [set(), {"remote", "local"}, {"fast"}, MODES])
