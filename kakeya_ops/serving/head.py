@@ -15,7 +15,7 @@ from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
-from kakeya_ops.serving.gather import BlocksGone, Errand, Gathered, Gathering, explain_fallback
+from kakeya_ops.serving.gather import Gathered, Gathering
 from kakeya_ops.serving.ledger import Ledger, Settled
 from kakeya_ops.serving.neighbours import (
     DEMANDED_LOOKUP_SECONDS,
@@ -29,6 +29,7 @@ from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
 from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose
+from kakeya_ops.serving.supply import BlocksGone, Errand, explain_fallback
 from kakeya_ops.wire.signing import new_nonce
 
 _CONTEXT_TOKENS = 8192

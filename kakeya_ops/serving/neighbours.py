@@ -10,10 +10,10 @@ from typing import Protocol
 
 from kakeya_ops.errors import PeerError, PeerTimeout
 from kakeya_ops.peer.connection import StopFlag
-from kakeya_ops.serving.gather import Source
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.scheduler import Candidate
+from kakeya_ops.serving.supply import Source
 
 LOOKUP_SECONDS = 0.25
 """The most that asking all peers may add to a request; a slower one is left out."""

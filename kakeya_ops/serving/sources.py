@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from kakeya_ops.errors import PeerError
 from kakeya_ops.peer.client import BlockArrival, OnBlock, PeerClient, PrefillCall, WantedBlock
 from kakeya_ops.peer.connection import StopFlag
-from kakeya_ops.serving.gather import Delivery, OnPart, Order
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
+from kakeya_ops.serving.supply import Delivery, OnPart, Order
 from kakeya_ops.wire.bodies import PrefillRequest
 from kakeya_ops.wire.cards import Card
 

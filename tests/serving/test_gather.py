@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,9 +17,10 @@ from kakeya_ops.errors import PeerBusy, PeerError, PeerRefused, PeerTimeout, Pee
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted, StopFlag
-from kakeya_ops.serving.gather import Delivery, Errand, Gathered, Gathering, OnPart, Order, explain_fallback
+from kakeya_ops.serving.gather import Gathered, Gathering
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Decision
+from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
 from listeners import Blocks
 from serving.running import hash_prompt
 
@@ -266,11 +266,3 @@ def test_a_full_pool_loses_nothing_that_is_on_its_way(case: Case) -> None:
     gathered = small.gathering().from_peer(decide(), Peer(case), errand())
     assert (gathered.blocks, gathered.fallback) == (BLOCKS, None)
     assert case.answer(gathered) == case.alone()
-
-
-def test_only_known_words_become_labels() -> None:
-    unknown = PeerRefused("peer", 500, "x" * 200, "m")
-    assert explain_fallback(unknown).reason == "refused"
-    began = time.monotonic()
-    assert explain_fallback(PeerRefused("peer", 409, "refused", "m"), 3).kept_blocks == 3
-    assert time.monotonic() - began < 1

@@ -12,11 +12,11 @@ import pytest
 
 from kakeya_ops.errors import PeerBusy, PeerError, PeerTimeout
 from kakeya_ops.peer.connection import CallAborted, StopFlag
-from kakeya_ops.serving.gather import Source
 from kakeya_ops.serving.neighbours import Inquiry, survey
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.scheduler import Candidate
+from kakeya_ops.serving.supply import Source
 from serving.running import hash_prompt, simple_identity
 
 PROMPT = hash_prompt(simple_identity(), tuple(range(40)))

@@ -11,8 +11,8 @@ from faults.proxy import FaultProxy
 from kakeya_ops.errors import PeerRefused, PeerUnreachable
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.peer.connection import CallAborted, StopFlag
-from kakeya_ops.serving.gather import Delivery, Errand, Order
 from kakeya_ops.serving.sources import OutOfBounds, PeerSource
+from kakeya_ops.serving.supply import Delivery, Errand, Order
 from kakeya_ops.wire.bodies import MOST_BLOCKS
 from kakeya_ops.wire.signing import new_nonce
 from serving.running import Served, fill, hash_prompt, make_cache
