@@ -92,7 +92,8 @@ def _link_words(link: Value) -> tuple[str, ...]:
 def _trouble(node: Value, link: Value, state: str) -> str:
     """Why the node is not used, in the words of whoever found out."""
     if link.get("one_way"):
-        return "it reaches the head, but the head does not reach it"
+        away = "the head reaches it, but it does not reach the head"
+        return away if link.get("up") else "it reaches the head, but the head does not reach it"
     if state == "unreachable":
         return words.plain(link.get("error") or "it does not answer")
     difference = node.get("identity_difference")

@@ -54,7 +54,7 @@ class Observatory:
         self._receipts = head.ledger.receipts
         self._watch = Watch(self._node.counters, self._receipts, head.cache.block_tokens)
         self._series = Series()
-        self._directions = Directions()
+        self._directions = Directions(self._node.id)
         self._one_way: frozenset[str] = frozenset()
         self._looked_at = time.monotonic()
         self._ended = threading.Event()

@@ -6,42 +6,55 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from kakeya_ops.serving.fleet import Known
+from kakeya_ops.wire.cards import Card
 
 
 class Directions:
     """Finds out who reaches the head though the head does not reach them. For one thread at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: str) -> None:
+        self._head = head
         self._last_words: dict[str, float] = {}
-        """When the newest card was issued that may not have come from its node itself."""
+        """When the newest card was issued that may be from before the way to its node broke."""
 
     def observe(self, nodes: Iterable[Known]) -> frozenset[str]:
-        """The nodes that reach the head while it does not reach them, as far as cards tell.
+        """The nodes that say, on a card that is newer than the break, that they reach the head.
 
-        A card that was issued after the way to its node broke was brought by the node itself, unless another node
-        may have passed it on, whether the head reaches that one or not. While a way works, nothing tells of the other
-        direction.
+        Whoever brought the card, its node is alive then, and knows its own way.
         """
-        known = list(nodes)
-        if len(known) != 1 or known[0].reachable:
-            self._last_words.clear()
-            return frozenset()
-        [one] = known
+        return frozenset(one.node for one in nodes if self._speaks(one) and reaches(one.card, self._head))
+
+    def _speaks(self, one: Known) -> bool:
+        if one.reachable:
+            self._last_words.pop(one.node, None)
+            return False
         issued_at = one.card.issued_at if one.card else 0.0
         # What is there at the first such look may have come before.
-        speaks = issued_at > self._last_words.setdefault(one.node, issued_at)
-        return frozenset([one.node]) if speaks else frozenset()
+        return issued_at > self._last_words.setdefault(one.node, issued_at)
+
+
+def reaches(card: Card | None, other: str) -> bool | None:
+    """Whether the card's process reaches the node called `other`, None where the card does not say."""
+    links = card.links if card else ()
+    return next((link.error is None for link in links if link.node == other), None)
 
 
 def describe_topology(head: str, nodes: Sequence[Known], one_way: Collection[str]) -> dict[str, Any]:
     """Nodes and links; a link goes from the head and says what the way is worth. `one_way` names those nodes that reach
-    the head while it does not reach them; whether another one that it does not reach does so is not known.
+    the head while it does not reach them. A link is one way, too, whose node says that it does not reach the head.
     """
     return {
         "head": head,
         "nodes": [{"node": head, "role": "head", "state": "here"}, *(_describe_node(one) for one in nodes)],
-        "links": [_describe_link(head, one, one.node in one_way) for one in nodes],
+        "links": [_describe_link(head, one, _is_one_way(head, one, one_way)) for one in nodes],
     }
+
+
+def _is_one_way(head: str, one: Known, one_way: Collection[str]) -> bool | None:
+    if not one.reachable:
+        return one.node in one_way or None
+    back = reaches(one.card, head)
+    return None if back is None else not back
 
 
 def _describe_node(one: Known) -> dict[str, Any]:
@@ -61,13 +74,13 @@ def _state(one: Known) -> str:
     return "usable" if one.usable else "not used"
 
 
-def _describe_link(head: str, one: Known, one_way: bool) -> dict[str, Any]:
+def _describe_link(head: str, one: Known, one_way: bool | None) -> dict[str, Any]:
     link = one.link
     return {
         "from": head,
         "to": one.node,
         "up": one.reachable,
-        "one_way": one_way or (False if one.reachable else None),
+        "one_way": one_way,
         "network": link.endpoint.network if link else None,
         "endpoint": str(link.endpoint) if link else None,
         "rtt_seconds": link.rtt_seconds if link else None,
@@ -76,4 +89,4 @@ def _describe_link(head: str, one: Known, one_way: bool) -> dict[str, Any]:
     }
 
 
-__all__ = ["Directions", "describe_topology"]
+__all__ = ["Directions", "describe_topology", "reaches"]

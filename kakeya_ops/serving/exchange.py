@@ -58,6 +58,7 @@ class Exchange:
             if host != node.id
         }
         self._threads: list[threading.Thread] = []
+        node.read_links = self.links
 
     def start(self) -> None:
         """Begin to exchange."""

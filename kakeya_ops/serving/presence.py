@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import psutil
@@ -15,14 +15,18 @@ from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
 from kakeya_ops.serving.counters import Counters
+from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.metrics import PresenceCollector
 from kakeya_ops.serving.process_memory import read_footprint
 from kakeya_ops.units import NodeId
-from kakeya_ops.wire.cards import Card, Endpoint, Load, NodeMemory, PoolUse, Role
+from kakeya_ops.wire.cards import Card, CardLink, Endpoint, Load, NodeMemory, PoolUse, Role
 from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
 
 CARD_SECONDS = 15.0
 """How long a card counts; nodes exchange cards several times as often."""
+
+
+_MOST_ERROR_CHARACTERS = 512
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class Presence(ABC):
     counters: Counters = field(default_factory=Counters, kw_only=True)
     epoch: int = field(default_factory=time.time_ns, kw_only=True)
     instance: str = field(default_factory=lambda: secrets.token_hex(16), kw_only=True)
+    read_links: Callable[[], Mapping[str, Link]] = field(default=dict, kw_only=True)
+    """The best way to each other node as this process found it; whoever exchanges cards for it sets this."""
 
     def __post_init__(self) -> None:
         self.cards = CardBook(self.card, time.monotonic)
@@ -110,7 +116,13 @@ class Presence(ABC):
             healthy=health.healthy,
             reason=health.reason,
             memory=NodeMemory(footprint_bytes=read_footprint()),
+            links=tuple(_describe(node, link) for node, link in self.read_links().items()),
         )
+
+
+def _describe(node: str, link: Link) -> CardLink:
+    error = None if link.up else (link.last_error or "not answered yet")[:_MOST_ERROR_CHARACTERS]
+    return CardLink(node=node, network=link.endpoint.network, error=error)
 
 
 __all__ = ["CARD_SECONDS", "Health", "NodeSettings", "Presence"]

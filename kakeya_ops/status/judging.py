@@ -178,7 +178,7 @@ class _Fleet:
             notes.append(f"no links and no reasons of fallbacks from it: {silence}")
         if heard.ssh is not None and (fault := heard.ssh.fault(self.now, SSH_SECONDS)) is not None:
             notes.append(f"not reached over SSH: {fault}")
-        notes += [f"one way only: it reaches {reach.head}, not the other way" for reach in reaches if reach.one_way]
+        notes += [_describe_one_way(reach) for reach in reaches if reach.one_way]
         return notes
 
     def _card_facts(self, told: Told) -> CardFacts:
@@ -224,6 +224,12 @@ def _match(card: Card, head_name: str, head: Card) -> Identity:
 def _explain(identity: Identity) -> str:
     found = identity.difference or {}
     return f"cannot help {identity.head}: {found.get('field')} is {found.get('theirs')} here, {found.get('ours')} there"
+
+
+def _describe_one_way(reach: Reach) -> str:
+    if reach.to_node:
+        return f"one way only: {reach.head} reaches it, not the other way"
+    return f"one way only: it reaches {reach.head}, not the other way"
 
 
 def _service(look: Look[HostAnswer] | None, now: float) -> Service:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from kakeya_ops.status.asking import ApiAnswer, PeerAnswer
+from kakeya_ops.status.asking import ApiAnswer
 from kakeya_ops.status.board import Heard
-from kakeya_ops.status.life import LIVELY_SECONDS
 from kakeya_ops.status.value import Reach
 
 
@@ -20,7 +19,7 @@ def judge_reach(head: str, api: ApiAnswer, name: str, heard: Mapping[str, Heard]
     return Reach(
         head=head,
         to_node=to_node,
-        to_head=None if to_node else _reaches_back(head, known, name, heard),
+        to_head=_reaches_back(head, name, heard),
         network=_text(link.get("network")),
         address=_text(link.get("address")),
         port=port if isinstance(port, int) else None,
@@ -30,24 +29,12 @@ def judge_reach(head: str, api: ApiAnswer, name: str, heard: Mapping[str, Heard]
     )
 
 
-def _reaches_back(head: str, known: Mapping[str, Any], name: str, heard: Mapping[str, Heard]) -> bool | None:
-    """Whether a node that the head does not reach reaches the head: then each still gets new cards of the other.
-
-    Not known where a third node may carry them, or where the two cannot be asked.
-    """
-    ours, theirs = _answer(heard, head), _answer(heard, name)
-    third = any(_answer(heard, other) for other in heard if other not in (head, name))
-    if third or ours is None or theirs is None or ours.card is None or theirs.card is None:
-        return None
-    copies = [(theirs.card, _figure(known.get("issued_at")))]
-    copies += [(ours.card, card.issued_at) for card in theirs.known if card.node == head]
-    return any(copied is not None and own.issued_at - copied < LIVELY_SECONDS for own, copied in copies)
-
-
-def _answer(heard: Mapping[str, Heard], name: str) -> PeerAnswer | None:
-    """What the node says from here, if it does."""
+def _reaches_back(head: str, name: str, heard: Mapping[str, Heard]) -> bool | None:
+    """Whether the node reaches the head, in its own words; None where it does not answer or says nothing of it."""
     peer = heard[name].peer
-    return peer.value if peer.error is None else None
+    answer = peer.value if peer.error is None else None
+    links = answer.card.links if answer and answer.card else ()
+    return next((link.error is None for link in links if link.node == head), None)
 
 
 def _figure(value: object) -> float | None:

@@ -58,8 +58,8 @@ class Identity:
 class Reach:
     """The ways between a head and another node, as their running processes see them.
 
-    `to_node` is the head's link, with the endpoint in use. `to_head` is None where nobody knows: while the head reaches
-    the node, nothing tells whether the node would reach the head too.
+    `to_node` is the head's link, with the endpoint in use. `to_head` is what the node's own process says of the way
+    back, None where it does not.
     """
 
     head: str

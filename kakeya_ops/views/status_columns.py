@@ -130,6 +130,8 @@ def _link(node: NodeStatus) -> tuple[str, str]:
     reach = next((one for one in node.reaches if one.to_node), node.reaches[0])
     if not reach.to_node:
         return (f"only {node.node} to {reach.head}" if reach.one_way else "down"), _BAD
+    if reach.one_way:
+        return f"only {reach.head} to {node.node}", _BAD
     rtt = render_seconds(reach.rtt_seconds) if reach.rtt_seconds is not None else "RTT unknown"
     rate = render_rate(reach.bytes_per_second) if reach.bytes_per_second is not None else "rate not measured"
     return f"{(reach.network or '')[:11]} {rtt}, {rate}", ""

@@ -52,13 +52,21 @@ class NodeMemory(WireBody):
     footprint_bytes: Count | None = None
 
 
+class CardLink(WireBody):
+    """What a node's process last found on its best way to another one: `error` is None when it was answered there."""
+
+    node: Name
+    network: Name
+    error: Annotated[str, Field(max_length=512)] | None = None
+
+
 class Card(WireBody):
     """What one process says about itself at `issued_at`, good for `ttl_seconds`.
 
     `epoch` is the process's start in nanoseconds of Unix time, and `instance` a random number of it: two instances that
     claim one `node` at the same time are two nodes with one id. `identity` is the digest of `identity_document`; both
     are None on a node that does not know what KV it keeps. `counters` only grow within an epoch. `reason` says why it
-    is not healthy, and `memory` what it takes; cards of older versions have neither.
+    is not healthy, `memory` what it takes, and `links` whom it reaches; cards of older versions have none of these.
     """
 
     node: Name
@@ -80,6 +88,7 @@ class Card(WireBody):
     healthy: bool
     reason: Annotated[str, Field(max_length=4096)] | None = None
     memory: NodeMemory | None = None
+    links: Annotated[tuple[CardLink, ...], Field(max_length=256, strict=False)] = ()
 
     limit_bytes: ClassVar[int] = 256 * 1024
 
@@ -92,4 +101,4 @@ class CardsExchange(WireBody):
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
 
 
-__all__ = ["Card", "CardsExchange", "Endpoint", "Load", "NodeMemory", "PoolUse", "Role"]
+__all__ = ["Card", "CardLink", "CardsExchange", "Endpoint", "Load", "NodeMemory", "PoolUse", "Role"]

@@ -11,18 +11,25 @@ from front.test_network import ABSENT, CARD, KNOWN, LINK
 from kakeya_ops.front.topology import Directions, describe_topology
 from kakeya_ops.serving.compatibility import Difference
 from kakeya_ops.serving.fleet import Known
+from kakeya_ops.wire.cards import Card, CardLink
 
 BROKEN = replace(LINK, last_error="store: refused")
 
 
-def silent(issued_at: float, name: str = "store") -> Known:
+def saying(error: str | None, issued_at: float = 1.0) -> Card:
+    """The card of a node that found the way to the head so."""
+    return CARD.model_copy(
+        update={"issued_at": issued_at, "links": (CardLink(node="head", network="lan", error=error),)}
+    )
+
+
+def silent(issued_at: float, name: str = "store", error: str | None = None) -> Known:
     """A node that the head does not reach, with its newest card."""
-    card = CARD.model_copy(update={"issued_at": issued_at})
-    return Known(name, "cache", card, BROKEN, None, usable=False)
+    return Known(name, "cache", saying(error, issued_at), BROKEN, None, usable=False)
 
 
 def test_links_say_what_the_way_is_worth() -> None:
-    topology = describe_topology("head", [KNOWN, ABSENT], {"worker"})
+    topology = describe_topology("head", [replace(KNOWN, card=saying(None)), ABSENT], {"worker"})
     assert topology["links"][0] == {
         "from": "head",
         "to": "store",
@@ -58,7 +65,7 @@ def test_a_node_is_in_one_state(known: Known, state: str) -> None:
 
 
 def test_a_node_that_goes_on_to_send_cards_reaches_the_head() -> None:
-    directions = Directions()
+    directions = Directions("head")
     assert directions.observe([silent(1.0)]) == set()
     assert directions.observe([silent(1.0)]) == set()
     assert directions.observe([silent(3.0)]) == {"store"}
@@ -67,19 +74,21 @@ def test_a_node_that_goes_on_to_send_cards_reaches_the_head() -> None:
 
 
 @pytest.mark.parametrize("other", [replace(KNOWN, node="other"), silent(2.0, "other"), ABSENT])
-def test_another_node_may_have_passed_the_card_on(other: Known) -> None:
-    directions = Directions()
+def test_whoever_passed_the_card_on_it_says_whom_its_node_reaches(other: Known) -> None:
+    directions = Directions("head")
     directions.observe([silent(1.0), other])
-    assert directions.observe([silent(3.0), other]) == set()
+    assert directions.observe([silent(3.0), other]) == {"store"}
 
 
-def test_what_another_node_passed_on_before_it_went_is_no_sign() -> None:
-    directions, other = Directions(), replace(KNOWN, node="other")
-    assert directions.observe([silent(1.0)]) == set()
-    directions.observe([silent(3.0), other])
-    assert directions.observe([silent(5.0)]) == set()
-    assert directions.observe([silent(5.0)]) == set()
-    assert directions.observe([silent(6.0)]) == {"store"}
+def test_a_node_that_lives_and_does_not_reach_the_head_either_is_no_way() -> None:
+    directions = Directions("head")
+    directions.observe([silent(1.0)])
+    assert directions.observe([silent(3.0, error="no route")]) == set()
+
+
+def test_a_way_back_that_fails_is_told_of_a_node_that_the_head_reaches() -> None:
+    known = [replace(KNOWN, card=saying("no route")), KNOWN]
+    assert [link["one_way"] for link in describe_topology("head", known, ())["links"]] == [True, None]
 
 
 def test_whether_a_way_that_is_down_is_one_way_is_not_known() -> None:
@@ -88,6 +97,6 @@ def test_whether_a_way_that_is_down_is_one_way_is_not_known() -> None:
 
 
 def test_a_node_without_a_card_says_nothing() -> None:
-    directions = Directions()
+    directions = Directions("head")
     directions.observe([ABSENT])
     assert directions.observe([ABSENT]) == set()

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from faults.proxy import FaultProxy
+from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.inventory import Endpoint
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link
@@ -199,3 +200,14 @@ def test_a_link_that_was_never_measured_is_not_up() -> None:
         link = exchange.links()["gone"]
         assert isinstance(link, Link)
         assert not link.up
+
+
+def test_the_card_says_whom_its_process_reaches(peer: Served) -> None:
+    me, [gone] = make_cache("me"), choose_ports(1)
+    with exchanging(me, {"peer": [at(peer.port)], "gone": [at(gone)]}) as exchange:
+        wait(exchange, lambda: exchange.links()["peer"].up)
+        wait(exchange, lambda: "refused" in (exchange.links()["gone"].last_error or ""))
+        links = {link.node: link for link in me.card().links}
+    assert links["peer"].error is None
+    assert "refused" in (links["gone"].error or "")
+    assert links["gone"].network == "loopback"

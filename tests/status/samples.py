@@ -11,7 +11,7 @@ from kakeya_ops.status.asking import ApiAnswer, PeerAnswer
 from kakeya_ops.status.board import Heard, Look, Told
 from kakeya_ops.status.judging import Moment, judge
 from kakeya_ops.status.value import FleetStatus
-from kakeya_ops.wire.cards import Card, Load, PoolUse, Role
+from kakeya_ops.wire.cards import Card, CardLink, Load, PoolUse, Role
 from serving.running import simple_identity
 
 NOW = 1000.0
@@ -65,6 +65,11 @@ def card(node: str, role: Role = "worker", *, identity: CacheIdentity = IDENTITY
         "healthy": True,
     }
     return Card(**(values | changes))
+
+
+def back(error: str | None = None) -> CardLink:
+    """What a node says of the way to the head."""
+    return CardLink(node="head", network="lan", error=error)
 
 
 def answering(own: Card, *known: Card) -> Heard:

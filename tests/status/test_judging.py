@@ -21,9 +21,9 @@ from serving.running import simple_identity
 from status.samples import (
     AT,
     NOW,
-    VAULT,
     answering,
     api,
+    back,
     card,
     inventory,
     judged,
@@ -152,24 +152,24 @@ def test_a_card_that_another_node_passes_on_is_enough_while_it_is_new() -> None:
 
 def test_a_head_that_does_not_reach_its_worker_is_shown() -> None:
     head = with_api(whole()["head"], api({"allens": seen_by_head("allens: no route", issued_at=None)}))
-    worker = judged(whole(head=head)).node("allens")
+    worker = judged(whole(head=head, allens=answering(card("allens", links=(back("refused"),))))).node("allens")
     assert worker.problems == ("head does not reach it: no route",)
     assert (worker.reaches[0].one_way, worker.reaches[0].to_head) == (False, False)
 
 
 def test_one_way_reachability_is_shown_as_such() -> None:
     head = with_api(whole()["head"], api({"allens": seen_by_head("no route")}))
-    worker = judged(whole(head=head)).node("allens")
+    worker = judged(whole(head=head, allens=answering(card("allens", links=(back(),))))).node("allens")
     assert worker.problems == ("head does not reach it, though it reaches the head: no route",)
     assert worker.reaches[0].one_way
     assert "one way only: it reaches head, not the other way" in worker.notes
 
 
-def test_with_a_third_node_to_carry_cards_the_way_back_is_not_known() -> None:
-    head = with_api(whole()["head"], api({"allens": seen_by_head("no route"), "vault": seen_by_head()}))
-    status = judged(whole(head=head, vault=answering(card("vault", "cache"))), VAULT)
-    assert status.node("allens").reaches[0].to_head is None
-    assert status.node("vault").serves
+def test_a_worker_that_does_not_reach_the_head_which_reaches_it_is_shown_as_such() -> None:
+    worker = judged(whole(allens=answering(card("allens", links=(back("refused"),))))).node("allens")
+    assert (worker.reaches[0].one_way, worker.reaches[0].to_head) == (True, False)
+    assert "one way only: head reaches it, not the other way" in worker.notes
+    assert worker.serves
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,16 @@ import io
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from kakeya_ops.status.board import Told
 from kakeya_ops.status.reaching import judge_reach
 from kakeya_ops.views.status import status_view
-from status.samples import AT, answering, api, card, judged, link, seen_by_head, whole, with_api
+from kakeya_ops.wire.cards import CardLink
+from status.samples import AT, answering, api, back, card, judged, link, seen_by_head, silent, whole, with_api
 
 
 def test_a_link_that_works_is_told_with_its_measures() -> None:
@@ -20,16 +23,19 @@ def test_a_link_that_works_is_told_with_its_measures() -> None:
     assert (reach.to_node, reach.to_head, reach.error, reach.port) == (True, None, None, 53051)
 
 
-def test_old_cards_of_each_other_prove_no_way_back() -> None:
-    down = api({"allens": seen_by_head("no route", issued_at=AT - 10)})
-    old = whole(allens=answering(card("allens"), card("head", "head", issued_at=AT - 10)))
-    assert judge_reach("head", down, "allens", old).to_head is False
+@pytest.mark.parametrize("down", [None, "no route"])
+def test_the_node_itself_says_whether_it_reaches_the_head(down: str | None) -> None:
+    said = api({"allens": seen_by_head(down)})
+    for error in (None, "refused"):
+        own = card("allens", links=(CardLink(node="vault", network="lan"), back(error)))
+        reach = judge_reach("head", said, "allens", whole(allens=answering(own)))
+        assert (reach.to_head, reach.one_way) == (error is None, (down is None) != (error is None))
 
 
-def test_a_new_card_of_the_head_at_the_node_proves_one() -> None:
-    down = api({"allens": seen_by_head("no route", issued_at=AT - 10)})
-    new = whole(allens=answering(card("allens"), card("head", "head", issued_at=AT - 1)))
-    assert judge_reach("head", down, "allens", new).one_way
+def test_a_card_that_another_brought_is_no_answer() -> None:
+    told = Told(card("allens", links=(back(),)), AT, "head")
+    heard = whole(allens=silent("no route", told))
+    assert judge_reach("head", api({"allens": seen_by_head("no route")}), "allens", heard).to_head is None
 
 
 def test_a_node_that_the_head_does_not_know_is_not_reached() -> None:
