@@ -17,6 +17,7 @@
     │   ├── PeerTimeout           connected, but silent for too long
     │   ├── PeerBusy              queue full; `retry_after_seconds`
     │   ├── PeerRefused           it answered with an error of its own
+    │   ├── ReleaseMismatch       it is of a release that this one does not understand
     │   └── StreamCorrupt         a frame whose form, checksum or signature is wrong
     ├── RemoteError (3)           another machine, reached by ssh, or this one as if it were
     │   ├── ConnectFailed         no connection was made
@@ -185,6 +186,16 @@ class PeerRefused(PeerError):
         self.code = code
 
 
+class ReleaseMismatch(PeerError):
+    """The peer is of a release that this one does not understand; `what` says in what it shows."""
+
+    reason = "release"
+
+    def __init__(self, peer: str, what: str) -> None:
+        super().__init__(peer, what, hint="give all nodes the same release: kakeya deploy all")
+        self.what = what
+
+
 class StreamCorrupt(PeerError):
     """A frame whose form, checksum or signature is wrong."""
 
@@ -334,6 +345,7 @@ __all__ = [
     "PeerUnreachable",
     "PoolFull",
     "RefusedError",
+    "ReleaseMismatch",
     "RemoteError",
     "RemoteRequired",
     "SignatureRejected",

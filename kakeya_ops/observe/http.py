@@ -17,6 +17,7 @@ from kakeya_ops.secret import Secret
 from kakeya_ops.wire.bodies import ErrorBody
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.signing import REPLY_HEADER, NodeSigner, nonce_of, verify_reply
+from kakeya_ops.wire.version import check_wire
 
 CURL = ("curl", "--config", "-")
 """Takes what `HttpRequest.config` makes on its standard input."""
@@ -90,6 +91,7 @@ def read_status(request: HttpRequest, status: int, output: bytes) -> int:
 def read_reply(request: HttpRequest, kind: type[R], status: int, output: bytes) -> R:
     """The body of a signed answer, verified. Raises `PeerError`."""
     code, headers, body = _split(request, status, output)
+    check_wire(request.node, headers)
     if code != 200:
         raise _refusal(request, code, body)
     try:

@@ -95,10 +95,12 @@ class PeerClient:
         """The peer's own card."""
         return self._calls.ask("GET", CARD_PATH, b"", Card, stop or StopFlag())
 
-    def exchange(self, cards: Iterable[Card], stop: StopFlag | None = None) -> tuple[Card, ...]:
-        """Tell the peer of `cards`; the cards that it knows."""
+    def exchange(self, cards: Iterable[Card], stop: StopFlag | None = None) -> CardsExchange:
+        """Tell the peer of `cards`; the cards that it knows. Raises `ReleaseMismatch` if its own cannot be read."""
         body = CardsExchange(cards=tuple(cards)).encode()
-        return self._calls.ask("POST", CARDS_PATH, body, CardsExchange, stop or StopFlag()).cards
+        known = self._calls.ask("POST", CARDS_PATH, body, CardsExchange, stop or StopFlag())
+        known.check(self.node)
+        return known
 
     def lookup(self, identity: str, hashes: Sequence[BlockHash], stop: StopFlag | None = None) -> LookupReply:
         """How far the peer's pool would let a prompt with these block hashes be resumed."""

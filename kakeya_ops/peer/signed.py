@@ -19,6 +19,7 @@ from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
 from kakeya_ops.wire.signing import REPLY_HEADER, NodeSigner, nonce_of, verify_reply
 from kakeya_ops.wire.statuses import peer_error
+from kakeya_ops.wire.version import check_wire
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -109,6 +110,7 @@ class SignedCalls:
     def _accept(self, answer: Answer, stop: StopFlag) -> None:
         """Raise what the peer says is wrong, if it says so; an error without a signature is taken for what it is."""
         status = answer.response.status
+        check_wire(self._node, dict(answer.response.getheaders()))
         if status == 200:
             return
         data = self._read_body(answer, ErrorBody.limit_bytes, stop)

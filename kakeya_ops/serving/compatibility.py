@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_ops.kv.identity import CacheIdentity, Runtime
+from kakeya_ops.kv.identity import WIRE_VERSION, CacheIdentity, Runtime
 from kakeya_ops.wire.cards import Card
 
 
@@ -25,8 +25,11 @@ class Difference:
 def find_difference(card: Card, identity: CacheIdentity, runtime: Runtime) -> Difference | None:
     """Why the KV of `card`'s node cannot be used here, or None when it can be.
 
-    The cache identity is compared first; a cache peer computes nothing, so its runtime does not matter.
+    The wire version is compared first, then the cache identity; a cache peer computes nothing, so its runtime does not
+    matter.
     """
+    if card.wire != WIRE_VERSION:
+        return Difference("wire", WIRE_VERSION, card.wire)
     if card.identity != identity.digest:
         return find_identity_difference(identity, card.identity, card)
     return None if card.role == "cache" else _runtime_difference(card, runtime)

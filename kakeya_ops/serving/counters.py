@@ -46,6 +46,7 @@ class CounterName(StrEnum):
     LOOKUPS = "lookups"
     FETCHES = "fetches"
     REQUESTS_REFUSED = "requests_refused"
+    CARDS_UNREAD = "cards_unread"
     # What a head does for its clients.
     REQUESTS = "requests"
     REQUESTS_FAILED = "requests_failed"
@@ -79,6 +80,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.LOOKUPS: "Lookups answered.",
     CounterName.FETCHES: "Fetches answered.",
     CounterName.REQUESTS_REFUSED: "Peer requests answered with an error, by its code.",
+    CounterName.CARDS_UNREAD: "Cards of other nodes that this release cannot read, each time they come.",
     CounterName.REQUESTS: "Requests of clients that were taken up.",
     CounterName.REQUESTS_FAILED: "Requests of clients that ended without a whole answer, by reason.",
     CounterName.TOKENS_DECODED: "Tokens decoded for clients.",

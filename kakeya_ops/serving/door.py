@@ -25,6 +25,7 @@ from kakeya_ops.wire.signing import (
     verify_request,
 )
 from kakeya_ops.wire.statuses import describe_error
+from kakeya_ops.wire.version import wire_headers
 
 BODY_SECONDS = 30.0
 """How long the body of a small request may take to arrive."""
@@ -95,6 +96,24 @@ class Door:
             response.headers["Retry-After"] = str(max(round(body.retry_after_seconds), 1))
         response.headers["Connection"] = "close"  # whatever is left of the request is not wanted
         return response
+
+
+class TellingVersion:
+    """An app of which every reply tells the wire version that it is of."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in wire_headers().items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+
+        async def tell(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+            await send(message)
+
+        await self._app(scope, receive, tell)
 
 
 def tell_health(node: Presence) -> Response:
@@ -187,6 +206,7 @@ __all__ = [
     "Endpoint",
     "Handler",
     "StreamHandler",
+    "TellingVersion",
     "refuse_route",
     "tell_bug",
     "tell_health",

@@ -133,7 +133,7 @@ class Exchange:
         if way.error is not None:
             _logger.info("peer reached", extra=way.fields)
         way.error = None
-        cards.merge(known)
+        self._node.learn(known)
         self._tell_conflicts(frozenset(cards.conflicts()))
 
     def _tell_conflicts(self, conflicts: frozenset[Conflict]) -> None:

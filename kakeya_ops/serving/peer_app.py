@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -19,7 +20,7 @@ from kakeya_ops.peer.client import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PAT
 from kakeya_ops.peer.stream import stored
 from kakeya_ops.serving.compatibility import find_identity_difference
 from kakeya_ops.serving.counters import CONTENT_TYPE, CounterName
-from kakeya_ops.serving.door import Answer, Door, refuse_route, tell_bug, tell_health
+from kakeya_ops.serving.door import Answer, Door, TellingVersion, refuse_route, tell_bug, tell_health
 from kakeya_ops.serving.job import Wish
 from kakeya_ops.serving.job_stream import Bell, JobStream
 from kakeya_ops.serving.node import Node
@@ -54,7 +55,8 @@ def make_node_app(node: Presence, door: Door, routes: Sequence[Route]) -> Starle
         Route(CARD_PATH, door.small(app.card), methods=["GET"]),
         Route(CARDS_PATH, door.small(app.exchange, CardsExchange.limit_bytes), methods=["POST"]),
     ]
-    return Starlette(routes=[*every, *routes], exception_handlers={HTTPException: refuse_route, Exception: tell_bug})
+    handlers = {HTTPException: refuse_route, Exception: tell_bug}
+    return Starlette(routes=[*every, *routes], exception_handlers=handlers, middleware=[Middleware(TellingVersion)])
 
 
 class _NodeApp:
@@ -73,7 +75,7 @@ class _NodeApp:
         return self._door.reply(caller, self._node.card().encode())
 
     async def exchange(self, caller: Caller, body: bytes) -> Answer:
-        self._node.cards.merge(CardsExchange.parse(body).cards)
+        self._node.learn(CardsExchange.parse(body))
         known = tuple(self._node.cards.fresh().values())
         return self._door.reply(caller, CardsExchange(cards=known).encode())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -11,22 +12,24 @@ from dataclasses import dataclass, field
 import psutil
 
 from kakeya_ops import __version__
+from kakeya_ops.kv.identity import WIRE_VERSION
 from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
-from kakeya_ops.serving.counters import Counters
+from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.metrics import PresenceCollector
 from kakeya_ops.serving.process_memory import read_footprint
 from kakeya_ops.units import NodeId
-from kakeya_ops.wire.cards import Card, CardLink, Endpoint, Load, NodeMemory, PoolUse, Role
+from kakeya_ops.wire.cards import Card, CardLink, CardsExchange, Endpoint, Load, NodeMemory, PoolUse, Role, UnreadCard
 from kakeya_ops.wire.signing import NodeSigner, NonceBook, RequestGate
 
 CARD_SECONDS = 15.0
 """How long a card counts; nodes exchange cards several times as often."""
-
-
 _MOST_ERROR_CHARACTERS = 512
+_MOST_TOLD = 64
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Presence(ABC):
         self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
         self.counters.registry.register(PresenceCollector(self))
+        self._told: set[UnreadCard] = set()
 
     @property
     def id(self) -> NodeId:
@@ -88,6 +92,15 @@ class Presence(ABC):
     def caller(self) -> Caller:
         """How it presents itself to peers."""
         return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key)
+
+    def learn(self, known: CardsExchange) -> None:
+        """Take over what is news in an exchange; what cannot be read of it is counted, and logged once."""
+        self.cards.merge(known.cards)
+        for card in known.unread:
+            self.counters.add(CounterName.CARDS_UNREAD, worker=card.node)
+            if card not in self._told and len(self._told) < _MOST_TOLD:
+                self._told.add(card)
+                _logger.warning("a card cannot be read: %s", card.reason, extra={"peer": card.node})
 
     @abstractmethod
     def health(self) -> Health:
@@ -117,6 +130,7 @@ class Presence(ABC):
             reason=health.reason,
             memory=NodeMemory(footprint_bytes=read_footprint()),
             links=tuple(_describe(node, link) for node, link in self.read_links().items()),
+            wire=WIRE_VERSION,
         )
 
 

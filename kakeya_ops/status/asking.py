@@ -88,11 +88,12 @@ class _Way:
     def ask(self, stop: StopFlag) -> PeerAnswer:
         health = self._health(stop)
         try:
-            cards = self._signed.ask("POST", CARDS_PATH, CardsExchange(cards=()).encode(), CardsExchange, stop).cards
+            known = self._signed.ask("POST", CARDS_PATH, CardsExchange(cards=()).encode(), CardsExchange, stop)
+            known.check(self._name)
         except PeerError as error:
             return PeerAnswer(health, None, fault=plain(self._name, error))
-        own = next((card for card in cards if card.node == self._name), None)
-        return PeerAnswer(health, own, tuple(card for card in cards if card is not own))
+        own = next((card for card in known.cards if card.node == self._name), None)
+        return PeerAnswer(health, own, tuple(card for card in known.cards if card is not own))
 
     def _health(self, stop: StopFlag) -> Health:
         status, document = self._open.get("/healthz", {}, stop)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from kakeya_ops.kv.pool import PartKey
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import BlockHash
-from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, WireBody
+from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, TellingBody, WireBody
 from kakeya_ops.wire.signing import sign_document, verify_document
 
 MOST_BLOCKS = 16_384
@@ -42,7 +42,7 @@ class LookupRequest(WireBody):
         return tuple(BlockHash(bytes.fromhex(text)) for text in self.hashes)
 
 
-class LookupReply(WireBody):
+class LookupReply(TellingBody):
     """After `resume_blocks` blocks; `parts_held` counts all payloads of the asked blocks that are held."""
 
     resume_blocks: BlockCount
@@ -111,16 +111,19 @@ class StreamHeader(WireBody):
     blocks: BlockCount = 0
 
 
-class Progress(WireBody):
-    """A ``PROGRESS`` frame, which also tells that the sender lives: blocks done of those wanted, and the time left."""
+class Progress(TellingBody):
+    """A ``PROGRESS`` frame, which also tells that the sender lives: blocks done of those wanted, and the time left.
 
-    stage: Literal["queued", "computing", "sending"]
+    `stage` is for people: ``queued``, ``computing`` or ``sending``, and newer releases may have others.
+    """
+
+    stage: Name
     done_blocks: BlockCount = 0
     blocks: BlockCount = 0
     queue_seconds: Seconds = 0.0
 
 
-class WorkerReceipt(WireBody):
+class WorkerReceipt(TellingBody):
     """A worker's signed account of what it did for one prefill request.
 
     Of the `prompt_blocks` blocks wanted, those from `from_blocks` on were sent. `computed_tokens` were computed by this
@@ -157,7 +160,7 @@ class WorkerReceipt(WireBody):
         verify_document(keys, WORKER_RECEIPT_PURPOSE, self.to_json(), self.mac)
 
 
-class ErrorBody(WireBody):
+class ErrorBody(TellingBody):
     """What went wrong: the body of every reply that is not a success, and of an ``ERROR`` frame.
 
     `code` is one of `wire.statuses`; `field` names what differs or is wrong where that is known.

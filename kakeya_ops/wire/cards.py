@@ -1,18 +1,30 @@
-"""The capability card: what a node says about itself, and the exchange in which nodes pass cards on."""
+"""The capability card: what a node says about itself, and the exchange in which nodes pass cards on.
+
+Nodes of neighbouring releases read each other's cards. A field that a newer one has added is passed on and otherwise
+ignored, so whatever is added later has a default here and never changes the meaning of what is here already. A card
+that cannot be read all the same is left out of its exchange, which goes on; `CardsExchange.unread` tells of it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
-from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, WireBody
+from kakeya_ops.errors import InputError, ReleaseMismatch
+from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, TellingBody
 
 Role = Literal["head", "worker", "cache"]
+MOST_CARDS = 256
+"""Of one exchange."""
+_MOST_CHARACTERS = 256
+"""Of a name."""
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)] | float
 
 
-class Endpoint(WireBody):
+class Endpoint(TellingBody):
     """Where a node listens for peers.
 
     Of several that work the fastest is used; the highest `priority` decides until their speed is known, and of those
@@ -26,7 +38,7 @@ class Endpoint(WireBody):
     trusted: bool = False
 
 
-class Load(WireBody):
+class Load(TellingBody):
     """Jobs in the node's queue, and how long a new one would wait by the node's own estimate."""
 
     queued: Count
@@ -34,14 +46,14 @@ class Load(WireBody):
     queue_seconds: Seconds
 
 
-class PoolUse(WireBody):
+class PoolUse(TellingBody):
     """The node's pool."""
 
     used_bytes: Count
     budget_bytes: Count
 
 
-class NodeMemory(WireBody):
+class NodeMemory(TellingBody):
     """What a process takes: MLX's buffers now and at most so far, and what its system charges it with.
 
     MLX's figures are None without an engine, and any is where it cannot be read.
@@ -52,7 +64,7 @@ class NodeMemory(WireBody):
     footprint_bytes: Count | None = None
 
 
-class CardLink(WireBody):
+class CardLink(TellingBody):
     """What a node's process last found on its best way to another one: `error` is None when it was answered there."""
 
     node: Name
@@ -60,13 +72,14 @@ class CardLink(WireBody):
     error: Annotated[str, Field(max_length=512)] | None = None
 
 
-class Card(WireBody):
+class Card(TellingBody):
     """What one process says about itself at `issued_at`, good for `ttl_seconds`.
 
     `epoch` is the process's start in nanoseconds of Unix time, and `instance` a random number of it: two instances that
     claim one `node` at the same time are two nodes with one id. `identity` is the digest of `identity_document`; both
     are None on a node that does not know what KV it keeps. `counters` only grow within an epoch. `reason` says why it
-    is not healthy, `memory` what it takes, and `links` whom it reaches; cards of older versions have none of these.
+    is not healthy, `memory` what it takes, `links` whom it reaches, and `wire` which version of the peer protocol it
+    speaks; cards of the first releases have none of these.
     """
 
     node: Name
@@ -89,16 +102,74 @@ class Card(WireBody):
     reason: Annotated[str, Field(max_length=4096)] | None = None
     memory: NodeMemory | None = None
     links: Annotated[tuple[CardLink, ...], Field(max_length=256, strict=False)] = ()
+    wire: Count = 1
 
     limit_bytes: ClassVar[int] = 256 * 1024
 
 
-class CardsExchange(WireBody):
+class UnreadCard(NamedTuple):
+    """A card of an exchange that this release cannot read: whose it is, as far as it says, and what is wrong."""
+
+    node: str
+    reason: str
+
+
+class CardsExchange(TellingBody):
     """The newest cards that a node knows, its own among them: request and reply of ``POST /v1/cards``."""
 
-    cards: Annotated[tuple[Card, ...], Field(max_length=256, strict=False)]
+    cards: Annotated[tuple[Card, ...], Field(max_length=MOST_CARDS, strict=False)]
+    _unread: tuple[UnreadCard, ...] = PrivateAttr(())
 
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
 
+    @property
+    def unread(self) -> tuple[UnreadCard, ...]:
+        """The cards that were left out because this release cannot read them."""
+        return self._unread
 
-__all__ = ["Card", "CardLink", "CardsExchange", "Endpoint", "Load", "NodeMemory", "PoolUse", "Role"]
+    def check(self, node: str) -> None:
+        """Raise `ReleaseMismatch` if the card of `node` is among those that cannot be read."""
+        for card in self._unread:
+            if card.node == node:
+                raise ReleaseMismatch(node, card.reason)
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """The exchange in `data`, without the cards that cannot be read. Raises `InputError` for what is none."""
+        try:
+            return super().parse(data)
+        except InputError:
+            values = _list_cards(data) if len(data) <= cls.limit_bytes else None
+            if values is None:
+                raise
+        return cls._read_singly(values)
+
+    @classmethod
+    def _read_singly(cls, values: Sequence[object]) -> Self:
+        cards: list[Card] = []
+        unread: list[UnreadCard] = []
+        for value in values:
+            try:
+                cards.append(Card.parse(json.dumps(value).encode()))
+            except InputError as error:
+                unread.append(UnreadCard(_name_of(value), error.message))
+        found = cls(cards=tuple(cards))
+        found._unread = tuple(unread)
+        return found
+
+
+def _list_cards(data: bytes) -> Sequence[object] | None:
+    """The values that stand in the place of cards; None for what is no exchange at all."""
+    try:
+        values = json.loads(data)["cards"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return values if isinstance(values, list) and len(values) <= MOST_CARDS else None
+
+
+def _name_of(value: object) -> str:
+    name = value.get("node") if isinstance(value, dict) else None
+    return name if isinstance(name, str) and 0 < len(name) <= _MOST_CHARACTERS else "a node without a name"
+
+
+__all__ = ["Card", "CardLink", "CardsExchange", "Endpoint", "Load", "NodeMemory", "PoolUse", "Role", "UnreadCard"]

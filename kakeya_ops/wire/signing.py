@@ -20,6 +20,7 @@ from kakeya_ops.errors import InputError, SignatureRejected
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.nonces import NonceBook
+from kakeya_ops.wire.version import check_wire, wire_headers
 
 REQUEST_HEADER = "Authorization"
 REPLY_HEADER = "X-Kakeya-Reply-Mac"
@@ -113,7 +114,7 @@ class NodeSigner:
         said = f"{self._names}, to={_quote_name(to)}, time={self._clock():.6f}, nonce={nonce or new_nonce()}"
         said += f", body={digest}"
         mac = "" if self._key is None else f", mac={_request_mac(self._key, said, method, path)}"
-        return {REQUEST_HEADER: said + mac}
+        return {REQUEST_HEADER: said + mac} | wire_headers()
 
 
 def new_nonce() -> str:
@@ -129,10 +130,11 @@ def nonce_of(headers: Mapping[str, str]) -> str:
 def verify_request(request: SignedRequest, gate: RequestGate, now: float) -> Caller:
     """Who sent `request`, at Unix time `now`. No body is needed for that: `verify_body` checks it once it is read.
 
-    Raises `SignatureRejected` with one of the reasons missing, malformed, wrong key, wrong node, wrong body, stale,
-    replayed, or too many nonces. A nonce is remembered only after everything else holds, so that strangers cannot fill
-    the book.
+    Raises `ReleaseMismatch` for another wire version, and `SignatureRejected` with one of the reasons missing,
+    malformed, wrong key, wrong node, wrong body, stale, replayed, or too many nonces. A nonce is remembered only after
+    everything else holds, so that strangers cannot fill the book.
     """
+    check_wire("the caller", request.headers)
     said = _parse_request(request.headers)
     key = _find_request_key(request, said, gate)
     if unquote(said["to"]) != gate.node:

@@ -39,6 +39,11 @@ def test_the_first_field_that_differs_is_named(change: dict[str, Any], field: st
     assert difference(card(of=other)) == Difference(field, getattr(IDENTITY, field), getattr(other, field))
 
 
+def test_another_wire_version_is_named_before_all_else() -> None:
+    other = replace(IDENTITY, weights="99" * 32)
+    assert difference(card(of=other, wire=2)) == Difference("wire", 1, 2)
+
+
 def test_of_several_differences_the_first_is_named() -> None:
     other = replace(IDENTITY, window=128, weights="99" * 32, sink=7)
     found = difference(card(of=other))

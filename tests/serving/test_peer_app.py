@@ -324,7 +324,7 @@ def test_metrics_are_prometheus_text(worker: Worker) -> None:
 
 def test_cards_are_exchanged_both_ways(worker: Worker) -> None:
     guest = make_cache("guest").card()
-    known = worker.client.exchange([guest])
+    known = worker.client.exchange([guest]).cards
     assert {card.node for card in known} == {"worker", "guest"}
     assert worker.node.cards.card("guest") == guest
 

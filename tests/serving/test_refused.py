@@ -74,7 +74,7 @@ def test_whoever_wants_work_is_told_why_there_is_none(port: int, method: str, pa
 def test_its_card_is_not_healthy_says_why_and_fits_no_head(node: RefusedNode, port: int) -> None:
     client = PeerClient(NodeId("allens"), Endpoint("127.0.0.1", port), make_caller(), simple_layout(), TIMEOUTS)
     try:
-        cards = {card.node: card for card in client.exchange([], StopFlag())}
+        cards = {card.node: card for card in client.exchange([], StopFlag()).cards}
     finally:
         client.close()
     card = cards["allens"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from kakeya_ops.wire.bodies import (
 )
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.signing import sign_document
+from kakeya_ops.wire.statuses import peer_error
 
 KEY = Secret(bytes(32))
 DIGEST, NONCE = "ab" * 32, "cd" * 16
@@ -134,6 +136,30 @@ def test_a_receipt_is_its_signers() -> None:
     WorkerReceipt.parse(signed.encode()).verify([Secret(b"other"), KEY])
     assert signed.mac == sign_document(KEY, WORKER_RECEIPT_PURPOSE, json.loads(RECEIPT.encode()))
     assert RECEIPT.sign(None) is RECEIPT
+
+
+RECORDED = Path(__file__).parent / "recorded/newer"
+
+
+def test_what_a_newer_release_tells_beyond_is_no_fault() -> None:
+    reply = LookupReply.parse((RECORDED / "lookup_reply.json").read_bytes())
+    assert (reply.resume_blocks, reply.parts_held) == (3, 7)
+    progress = Progress.parse((RECORDED / "progress.json").read_bytes())
+    assert (progress.stage, progress.done_blocks) == ("compressing", 1)
+    error = ErrorBody.parse((RECORDED / "error.json").read_bytes())
+    assert peer_error("worker", 409, error).message == "worker: the machine is too warm to compute"
+
+
+def test_a_newer_receipt_is_still_its_signers_with_all_that_it_says() -> None:
+    receipt = WorkerReceipt.parse((RECORDED / "worker_receipt.json").read_bytes())
+    receipt.verify([KEY])
+    with pytest.raises(SignatureRejected):
+        receipt.model_copy(update={"energy_joules": 1.0}).verify([KEY])
+
+
+def test_what_a_newer_release_asks_beyond_is_refused_by_name() -> None:
+    with pytest.raises(InputError, match=r"PrefillRequest has a field that release .* does not know: precision"):
+        PrefillRequest.parse((RECORDED / "prefill_request.json").read_bytes())
 
 
 CHANGES: dict[str, Any] = {

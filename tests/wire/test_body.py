@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kakeya_ops.errors import InputError
-from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, WireBody
+from kakeya_ops.wire.body import Count, HexDigest, Name, Nonce, Seconds, TellingBody, WireBody
 
 
 class Sample(WireBody):
@@ -56,6 +56,20 @@ def test_an_unknown_field_is_refused_by_name() -> None:
     with pytest.raises(InputError) as caught:
         Sample.parse(encode(**{"y" * 900: 1}))
     assert len(caught.value.message) < 400
+
+
+class Told(TellingBody):
+    count: Count = 0
+
+
+def test_a_body_that_tells_keeps_and_sends_on_what_it_does_not_know() -> None:
+    told = Told.parse(encode(count=1, surprise={"a": [1]}))
+    assert told.count == 1
+    assert json.loads(told.encode()) == {"count": 1, "surprise": {"a": [1]}}
+    with pytest.raises(InputError, match="count"):
+        Told.parse(encode(count=-1, surprise=1))
+    with pytest.raises(InputError, match="larger"):
+        Told.parse(encode(surprise="x" * 65536))
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 1000, b'{"count":1', b'{"count":NaN}'])
