@@ -43,8 +43,8 @@ class Admitted:
 
     def queue_seconds(self) -> float:
         """Estimated seconds until all of them are in the cache; 0 when nothing was measured yet."""
-        rate = self._rate.tokens_per_second
-        return sum(task.remaining_tokens for task in self.present()) / rate if rate else 0.0
+        curve = self._rate.curve
+        return sum(curve.seconds(min(task.position, task.end), task.end) for task in self.present()) if curve else 0.0
 
 
 __all__ = ["Admitted"]

@@ -163,7 +163,7 @@ class PrefillQueue:
         payloads = self._trace(task, cache, block) if whole and task.on_block else []
         mx.eval([leaf.state for leaf in flatten(cache)], payloads)
         if whole:
-            self.rate.observe(size, time.perf_counter() - began)
+            self.rate.observe(size, time.perf_counter() - began, task.position)
         task.position = stop
         if payloads and task.on_block:
             task.on_block(block, seal_payloads(payloads))

@@ -37,6 +37,7 @@ def network_routes(observatory: Observatory, settings: ApiSettings) -> list[Rout
         values("prefill", lambda tenant: {"requests": observatory.requests(tenant), "live": observatory.live(tenant)}),
         values("tokens", lambda tenant: observatory.tokens()),
         values("topology", lambda tenant: observatory.topology()),
+        values("estimates", lambda tenant: observatory.estimates()),
         values("series", lambda tenant: observatory.series()),
         Route("/v1/network/events", api.events, methods=["GET"]),
         Route("/v1/network/receipts/{request_id}", api.receipt, methods=["GET"]),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from kakeya_ops.front.estimates import describe_estimates
 from kakeya_ops.front.events import Broadcast, Listener, Texts, render
 from kakeya_ops.front.head_metrics import HeadCollector
 from kakeya_ops.front.network import (
@@ -103,6 +104,10 @@ class Observatory:
 
     def _topology(self, known: Sequence[Known]) -> dict[str, Any]:
         return describe_topology(self._node.id, known, self._one_way)
+
+    def estimates(self) -> dict[str, Any]:
+        """What the scheduler believes of each machine and each way, and from which length each worker helps."""
+        return describe_estimates(self._head, self._fleet)
 
     def requests(self, tenant: str, count: int = LISTED) -> list[dict[str, Any]]:
         """The last requests of `tenant` that came to their first token, newest first, each with its timeline."""

@@ -61,6 +61,7 @@ OPERATIONS: Sequence[Operation] = (
     Operation("/v1/network/prefill", "The last requests of one's own, and those under way."),
     Operation("/v1/network/tokens", "Where the prompt tokens came from."),
     Operation("/v1/network/topology", "The nodes and the ways between them."),
+    Operation("/v1/network/estimates", "What the scheduler believes, and from which length each worker helps."),
     Operation("/v1/network/series", "The last quarter of an hour."),
     Operation(
         "/v1/network/events", "All of these, as they change, without end.", (401, 503), content_types=(_EVENTS, _JSON)

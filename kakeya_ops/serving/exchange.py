@@ -6,10 +6,8 @@ One thread for each endpoint: a host that hangs holds up nobody else.
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -18,18 +16,19 @@ from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
 from kakeya_ops.peer.client import PeerClient
 from kakeya_ops.peer.connection import Endpoint, StopFlag, Timeouts
 from kakeya_ops.serving.card_book import Conflict, DuplicateNode
+from kakeya_ops.serving.estimates import Clock, LinkEstimate
 from kakeya_ops.serving.links import Link, best_link
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.standing import Standing
 from kakeya_ops.units import NodeId
 
 PERIOD_SECONDS = 2.0
-_MEASURED = 9
-"""RTTs and rates are medians of so many, so that one disturbed exchange moves nothing."""
 _LEAST_TRANSFER_BYTES = 64 * 1024
 """Shorter transfers tell more of the round trip than of the rate."""
 _TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0, silence_seconds=10.0)
 _JOIN_SECONDS = 10.0
 _NOT_TRIED = "not tried yet"
+_FAILED = "failed a request, and is tried again soon"
 
 _logger = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class Exchange:
         hosts: Mapping[NodeId, Sequence[InventoryEndpoint]],
         *,
         period_seconds: float = PERIOD_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._node = node
         self._period_seconds = period_seconds
@@ -52,8 +51,9 @@ class Exchange:
         self._changed = threading.Condition()
         self._round = 0
         self._told: frozenset[Conflict] = frozenset()
+        self._standing = Standing(clock)
         self._ways = {
-            host: [_Way(node, host, endpoint) for endpoint in endpoints]
+            host: [_Way(node, host, endpoint, self._standing) for endpoint in endpoints]
             for host, endpoints in hosts.items()
             if host != node.id
         }
@@ -94,6 +94,23 @@ class Exchange:
         best = {node: best_link(way.link() for way in ways) for node, ways in self._ways.items()}
         return {node: link for node, link in best.items() if link}
 
+    def ways(self, node: str) -> list[Link]:
+        """Every way to `node`, in the order of the inventory."""
+        return [way.link() for way in self._ways.get(NodeId(node), ())]
+
+    def avoid(self, node: str, endpoint: Endpoint) -> bool:
+        """Leave the way to `node` by `endpoint`, which failed a request, if there is another that works.
+
+        It is used again when its pause is over and an exchange over it succeeds; each failure lengthens the pause.
+        """
+        failed = self._way(node, endpoint)
+        if failed is None or not any(way.link().up for way in self._ways[failed.node] if way is not failed):
+            return False
+        self._standing.failed(failed.name)
+        failed.error = _FAILED
+        self.wake()
+        return True
+
     def client(self, node: str, link: Link) -> PeerClient | None:
         """A client of `node` over `link`, or None if that does not work now."""
         way = self._way(node, link.endpoint)
@@ -103,7 +120,8 @@ class Exchange:
         """Learn the rate of the way to `node` by `endpoint` from a transfer over it that nothing else held up."""
         way = self._way(node, endpoint)
         if way and nbytes >= _LEAST_TRANSFER_BYTES and seconds > 0:
-            way.rates.append(nbytes / seconds)
+            way.estimate.observe_rate(nbytes / seconds)
+            self._standing.succeeded(way.name)
 
     def _way(self, node: str, endpoint: Endpoint) -> _Way | None:
         return next((way for way in self._ways.get(NodeId(node), ()) if way.endpoint == endpoint), None)
@@ -125,11 +143,11 @@ class Exchange:
         try:
             known = way.client.exchange(cards.fresh().values(), self._stop)
         except PeerError as error:
-            if way.error in (None, _NOT_TRIED):
+            if way.error in (None, _NOT_TRIED, _FAILED):
                 _logger.warning("peer not reached", extra=way.fields | {"reason": error.message})
             way.error = error.message
             return
-        way.rtts.append(self._clock() - began)
+        way.estimate.observe_rtt(self._clock() - began)
         if way.error is not None:
             _logger.info("peer reached", extra=way.fields)
         way.error = None
@@ -146,14 +164,15 @@ class Exchange:
 class _Way:
     """One endpoint of one host, and what is known of it."""
 
-    def __init__(self, caller: Node, node: NodeId, endpoint: InventoryEndpoint) -> None:
+    def __init__(self, caller: Node, node: NodeId, endpoint: InventoryEndpoint, standing: Standing) -> None:
         self.node = node
         self.priority = endpoint.priority
         self.usable = endpoint.in_clear
         self.endpoint = Endpoint(endpoint.address, endpoint.port, endpoint.network)
         self.client = PeerClient(node, self.endpoint, caller.caller, caller.identity.layout, _TIMEOUTS)
-        self.rtts: deque[float] = deque(maxlen=_MEASURED)
-        self.rates: deque[float] = deque(maxlen=_MEASURED)
+        self.name = f"{node} {self.endpoint}"
+        self.estimate = LinkEstimate(standing.clock)
+        self._standing = standing
         self.error: str | None = _NOT_TRIED if self.usable else f"{self.endpoint} is not trusted with clear text"
 
     @property
@@ -162,12 +181,11 @@ class _Way:
         return {"peer": self.node, "endpoint": str(self.endpoint)}
 
     def link(self) -> Link:
-        rates, rtts = tuple(self.rates), tuple(self.rtts)
         return Link(
             endpoint=self.endpoint,
-            rtt_seconds=statistics.median(rtts) if rtts else None,
-            bytes_per_second=statistics.median(rates) if rates else None,
-            last_error=self.error,
+            rtt_seconds=self.estimate.rtt_seconds,
+            bytes_per_second=self.estimate.bytes_per_second,
+            last_error=self.error if self.error or self._standing.usable(self.name) else _FAILED,
             priority=self.priority,
         )
 

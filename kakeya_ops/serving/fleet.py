@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from kakeya_ops.errors import PeerTimeout, PeerUnreachable
 from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference, find_difference
+from kakeya_ops.serving.estimates import Expected, PeerEstimates, read_job
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.receipts import RemotePart
-from kakeya_ops.serving.sources import PeerSource
+from kakeya_ops.serving.sources import PeerSource, card_curve
 from kakeya_ops.serving.standing import Standing
 from kakeya_ops.wire.cards import Card, Role
+
+_LINK_REASONS = frozenset({PeerUnreachable.reason, PeerTimeout.reason})
+"""Faults that may be those of the way rather than of the node."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ class Fleet:
         self._runtime = runtime
         self._hosts = {name: role for name, role in hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
+        self._estimates = PeerEstimates(time.monotonic)
 
     def known(self) -> list[Known]:
         """Every other host of the inventory, and every other node whose card counts now, by name."""
@@ -68,8 +74,19 @@ class Fleet:
         sources = (self._source(known) for known in self.known() if known.usable)
         return [source for source in sources if source is not None]
 
-    def failed(self, node: str) -> None:
+    def ways(self, node: str) -> list[Link]:
+        """Every way to `node`, in the order of the inventory."""
+        return self._exchange.ways(node)
+
+    def expected(self, node: str) -> Expected:
+        """What experience with `node` adds to its card."""
+        return replace(self._estimates.of(node).expected, doubt=self._standing.doubt(node))
+
+    def failed(self, node: str, reason: str) -> None:
         """See `Neighbourhood.failed`."""
+        link = self._exchange.links().get(node)
+        if reason in _LINK_REASONS and link is not None and self._exchange.avoid(node, link.endpoint):
+            return
         self._standing.failed(node)
 
     def succeeded(self, node: str) -> None:
@@ -79,7 +96,21 @@ class Fleet:
     def transferred(self, remote: RemotePart) -> None:
         """See `Neighbourhood.transferred`."""
         endpoint = Endpoint(remote.link["address"], remote.link["port"], remote.link["network"])
-        self._exchange.observe_transfer(remote.node, endpoint, remote.payload_bytes, remote.transfer_seconds)
+        seconds: float | None = remote.transfer_seconds
+        if remote.worker_receipt is not None:
+            seconds = self._learn(remote)
+        if seconds is not None:
+            self._exchange.observe_transfer(remote.node, endpoint, remote.payload_bytes, seconds)
+
+    def _learn(self, remote: RemotePart) -> float | None:
+        """Learn from a job how the worker is; the seconds that its link took, where they tell the rate of it."""
+        card = self._node.cards.card(remote.node)
+        job = read_job(remote.worker_receipt or {}, remote.transfer_seconds, card.load.queue_seconds if card else 0.0)
+        self._estimates.of(remote.node).observe(job, card_curve(card) if card else None)
+        believed = remote.link["bytes_per_second"] or 0.0
+        if job.link_bytes_per_second is None and job.least_bytes_per_second <= believed:
+            return None
+        return job.payload_bytes / (job.link_bytes_per_second or job.least_bytes_per_second)
 
     def _judge(self, name: str, card: Card | None, link: Link | None, *, conflict: bool) -> Known:
         if card is None:
@@ -95,7 +126,8 @@ class Fleet:
         client = self._exchange.client(known.node, known.link)
         if client is None:
             return None
-        return PeerSource(known.card, client, self._node.identity.digest, known.link.to_json())
+        link, expected = known.link.to_json(), self.expected(known.node)
+        return PeerSource(known.card, client, self._node.identity.digest, link, expected)
 
 
 __all__ = ["Fleet", "Known"]

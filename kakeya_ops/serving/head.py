@@ -89,6 +89,16 @@ class HeadService:
         """This head's own prefill speed, None before it was measured."""
         return self._engine.measured.tokens_per_second
 
+    def idle(self) -> Local:
+        """This head as the scheduler would see it with nothing at hand and nothing to do."""
+        measured = self._engine.measured
+        return Local(0, measured.tokens_per_second, 0.0, 0, measured.curve)
+
+    @property
+    def rules(self) -> Rules:
+        """The inventory's rules, without any directive."""
+        return self._rules(frozenset())
+
     def healthy(self) -> bool:
         """See `Head.healthy`."""
         return self.node.health().healthy
@@ -145,6 +155,7 @@ class HeadService:
             tokens_per_second=engine.measured.tokens_per_second,
             queue_seconds=engine.queue_seconds(),
             decoding=engine.decoding,
+            curve=engine.measured.curve,
         )
 
     def _survey(self, answer: Answer, prompt: Prompt, local: Local, rules: Rules) -> Survey:
@@ -184,15 +195,14 @@ class HeadService:
         return Errand(directive.nonce if directive else new_nonce(), answer.stop, tell)
 
     def _learn(self, node: str, gathered: Gathered) -> None:
-        """Let the next decision know how it went; only a mere transfer tells the rate of the link."""
+        """Let the next decision know how it went."""
         remote, fallback = gathered.remote, gathered.fallback
         if remote is None:
             if fallback and fallback.reason != BlocksGone.reason:  # to have forgotten is no failure
-                self._neighbourhood.failed(node)
+                self._neighbourhood.failed(node, fallback.reason)
             return
         self._neighbourhood.succeeded(node)
-        if remote.kind == "import":
-            self._neighbourhood.transferred(remote)
+        self._neighbourhood.transferred(remote)
 
     def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
         """Refuse a local prefill where the inventory demands a remote one."""

@@ -41,14 +41,14 @@ class Neighbourhood(Protocol):
     def usable(self) -> Iterable[Neighbour]:
         """Peers with an equal identity that are healthy and not in a pause after failures."""
 
-    def failed(self, node: str) -> None:
-        """Keep `node` out for a while."""
+    def failed(self, node: str, reason: str) -> None:
+        """Keep `node` out for a while, or only the way to it where the fault may be that and there is another."""
 
     def succeeded(self, node: str) -> None:
         """Take `node` as healthy again."""
 
     def transferred(self, remote: RemotePart) -> None:
-        """Take a finished transfer as a measurement of the link that it used."""
+        """Learn from what was delivered: from a transfer the link, from a job the worker too."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def survey(neighbourhood: Neighbourhood, inquiry: Inquiry, executor: ThreadPoolE
             sources[neighbour.node] = neighbour.source()
         elif not inquiry.stop.stopped:
             faults.append(found)
-            neighbourhood.failed(neighbour.node)
+            neighbourhood.failed(neighbour.node, found.reason)
     return Survey(tuple(candidates), sources, tuple(faults), time.monotonic() - began)
 
 

@@ -72,7 +72,7 @@ class Node(Presence):
 
 def _describe_engine(engine: Engine, card: Card) -> dict[str, object]:
     """What a node with `engine` says beyond its `card`."""
-    waiting, use = engine.queued, engine.memory()
+    waiting, use, curve = engine.queued, engine.memory(), engine.measured.curve
     used = {"active_bytes": use.active_bytes, "peak_bytes": use.peak_bytes}
     return {
         "runtime": engine.runtime.to_json(),
@@ -82,6 +82,8 @@ def _describe_engine(engine: Engine, card: Card) -> dict[str, object]:
             queue_seconds=engine.queue_seconds(),
         ),
         "prefill_tokens_per_second": engine.measured.tokens_per_second,
+        "prefill_seconds_per_token": curve.seconds_per_token if curve else None,
+        "prefill_seconds_per_square": curve.seconds_per_square if curve else None,
         "memory": (card.memory or NodeMemory()).model_copy(update=used),
     }
 

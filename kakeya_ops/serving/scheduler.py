@@ -8,6 +8,9 @@ The prediction is the time to the first token. With n prompt tokens, of which th
   the last block's bytes come on top), then the rest locally. A worker computes from the end of what it holds itself:
   what the head holds spares it nothing but the transfer.
 
+Prefill seconds follow each machine's measured curve over the prompt's length, since a token looks at all before it. A
+peer that failed lately costs what is expected of it: with the probability that it fails again, the local prefill too.
+
 The rest waits for the head's queue too, which shortens while the prefix is on its way. What was not measured counts as
 the stated default, which is on the slow side for remote work.
 """
@@ -18,7 +21,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kakeya_ops.kv.layout import KvLayout
+from kakeya_ops.engine.rate import PrefillCurve
+from kakeya_ops.kv.layout import KvLayout, PartLayout
 
 Kind = Literal["local", "import", "remote_compute"]
 Policy = Literal["measured", "prefer_remote", "local_only"]
@@ -28,21 +32,31 @@ DEFAULT_BYTES_PER_SECOND = 50e6
 """Of a link that was never measured: half of what gigabit Ethernet carries."""
 DEFAULT_TOKENS_PER_SECOND = 50.0
 """Of a machine whose prefill was never measured."""
+DEFAULT_CONTEXT_TOKENS = 8192
+"""Up to which it is looked for a length from which a worker helps, where no context is given."""
 
 
 @dataclass(frozen=True)
 class Local:
-    """The head itself: `resume_blocks` are in its own pool, `decoding` streams would be stalled by its prefill."""
+    """The head itself: `resume_blocks` are in its own pool, `decoding` streams would be stalled by its prefill.
+
+    `curve` has its measured speed by length; without one it is as fast as `tokens_per_second` everywhere.
+    """
 
     resume_blocks: int
     tokens_per_second: float | None
     queue_seconds: float
     decoding: int
+    curve: PrefillCurve | None = None
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A healthy peer with the same cache identity. `computes` is false for cache peers."""
+    """A healthy peer with the same cache identity. `computes` is false for cache peers.
+
+    `curve` is as for `Local`. `overhead_seconds` are what its jobs took beyond computing, waiting and transferring;
+    `doubt` is the probability, by its latest failures, that it does not deliver.
+    """
 
     node: str
     computes: bool
@@ -51,6 +65,9 @@ class Candidate:
     queue_seconds: float
     rtt_seconds: float
     bytes_per_second: float | None
+    curve: PrefillCurve | None = None
+    overhead_seconds: float = 0.0
+    doubt: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,7 +98,7 @@ def choose(layout: KvLayout, prompt_tokens: int, local: Local, peers: Iterable[C
     stay = Decision("local", None, course.own_blocks, "", {"local": course.local_seconds()})
     if reason := _reason_to_stay(course, rules):
         return replace(stay, reason=reason, settled=True)
-    offers = sorted((offer for peer in peers for offer in course.offers(peer)), key=_by_time)
+    offers = sorted((offer for peer in peers for offer in course.offers(peer)), key=_by_cost)
     if not offers:
         return replace(stay, reason="no healthy peer with the same cache identity can help")
     best = offers[0]
@@ -91,18 +108,41 @@ def choose(layout: KvLayout, prompt_tokens: int, local: Local, peers: Iterable[C
         return replace(remote, reason="demanded by a signed directive")
     if rules.policy == "prefer_remote":
         return replace(remote, reason="policy prefer_remote")
-    if best.seconds < course.local_seconds():
+    if best.cost_seconds < course.local_seconds():
         return replace(remote, reason=f"{best.seconds:.3f} s predicted, against {course.local_seconds():.3f} s locally")
-    reason = f"{course.local_seconds():.3f} s predicted, against {best.seconds:.3f} s from {best.node}"
+    lately = " which failed lately" if best.cost_seconds > best.seconds else ""
+    reason = f"{course.local_seconds():.3f} s predicted, against {best.seconds:.3f} s from {best.node}{lately}"
     return replace(stay, reason=reason, predicted_seconds=predicted)
+
+
+def crossover_tokens(
+    layout: KvLayout, local: Local, peer: Candidate, rules: Rules, *, context_tokens: int = DEFAULT_CONTEXT_TOKENS
+) -> int | None:
+    """The shortest cold prompt, in whole blocks, whose first token is predicted to be earlier with `peer` computing.
+
+    None if there is none up to `context_tokens`, if `peer` computes nothing, or under the policy ``local_only``.
+    Prompts that `rules` call too short are never remote. Queues and doubts count as they are given.
+    """
+    if not peer.computes or rules.policy == "local_only":
+        return None
+    size = layout.block_tokens
+    alone, cold = replace(local, resume_blocks=0), replace(peer, resume_blocks=0)
+    for blocks in range(max(-(-rules.min_tokens // size), 1), context_tokens // size + 1):
+        course = _Course(layout, blocks * size + 1, alone)
+        if course.compute_offer(cold).cost_seconds < course.local_seconds():
+            return blocks * size
+    return None
 
 
 @dataclass(frozen=True)
 class _Offer:
+    """`cost_seconds` is what is to be expected of it, failures included."""
+
     kind: Kind
     node: str
     blocks: int
     seconds: float
+    cost_seconds: float
 
 
 @dataclass(frozen=True)
@@ -127,35 +167,50 @@ class _Course:
         """What `peer` could do: hand over what it holds, compute the rest, or nothing."""
         held = min(peer.resume_blocks, self.most_blocks)
         if held > self.own_blocks:
-            yield _Offer("import", peer.node, held, self._import_seconds(peer, held))
+            yield self._offer("import", peer, held, self._import_seconds(peer, held))
         if peer.computes and held < self.most_blocks:
-            yield _Offer("remote_compute", peer.node, self.most_blocks, self._compute_seconds(peer, held))
+            yield self.compute_offer(peer)
+
+    def compute_offer(self, peer: Candidate) -> _Offer:
+        held = min(peer.resume_blocks, self.most_blocks)
+        return self._offer("remote_compute", peer, self.most_blocks, self._compute_seconds(peer, held))
 
     def local_seconds(self) -> float:
         return self._finish_seconds(0.0, self.own_blocks)
 
+    def _offer(self, kind: Kind, peer: Candidate, blocks: int, seconds: float) -> _Offer:
+        return _Offer(kind, peer.node, blocks, seconds, seconds + peer.doubt * self.local_seconds())
+
     def _finish_seconds(self, arrival_seconds: float, blocks: int) -> float:
         """The whole of it, when `blocks` are there after `arrival_seconds`; running streams are stalled by the rest."""
-        tokens = self.prompt_tokens - blocks * self.layout.block_tokens
-        computing = tokens / (self.local.tokens_per_second or DEFAULT_TOKENS_PER_SECOND) * (1 + self.local.decoding)
-        return max(arrival_seconds, self.local.queue_seconds) + computing
+        computing = _prefill_seconds(self.local, blocks * self.layout.block_tokens, self.prompt_tokens)
+        return max(arrival_seconds, self.local.queue_seconds) + computing * (1 + self.local.decoding)
 
     def _transfer_seconds(self, peer: Candidate, blocks: int) -> float:
-        wanted = (part for block, part in self.layout.needed(blocks) if block >= self.own_blocks)
-        return sum(self.layout.parts[part].nbytes for part in wanted) / (
-            peer.bytes_per_second or DEFAULT_BYTES_PER_SECOND
-        )
+        nbytes = sum(part.nbytes * self._wanted(part, blocks) for part in self.layout.parts)
+        return nbytes / (peer.bytes_per_second or DEFAULT_BYTES_PER_SECOND)
+
+    def _wanted(self, part: PartLayout, blocks: int) -> int:
+        """How many payloads of `part` the head lacks to resume after `blocks` blocks."""
+        spans = part.needed_spans(blocks, self.layout.block_tokens)
+        return sum(max(span.stop - max(span.start, self.own_blocks), 0) for span in spans)
 
     def _import_seconds(self, peer: Candidate, held: int) -> float:
-        return self._finish_seconds(peer.rtt_seconds + self._transfer_seconds(peer, held), held)
+        arrival_seconds = peer.rtt_seconds + peer.overhead_seconds + self._transfer_seconds(peer, held)
+        return self._finish_seconds(arrival_seconds, held)
 
     def _compute_seconds(self, peer: Candidate, held: int) -> float:
-        tokens = (self.most_blocks - held) * self.layout.block_tokens
-        computing = tokens / (peer.tokens_per_second or DEFAULT_TOKENS_PER_SECOND)
+        size = self.layout.block_tokens
+        computing = _prefill_seconds(peer, held * size, self.most_blocks * size)
         transfer = self._transfer_seconds(peer, self.most_blocks)
         tail = transfer / (self.most_blocks - self.own_blocks)
-        waiting = peer.rtt_seconds + peer.queue_seconds
+        waiting = peer.rtt_seconds + peer.overhead_seconds + peer.queue_seconds
         return self._finish_seconds(waiting + max(computing, transfer) + tail, self.most_blocks)
+
+
+def _prefill_seconds(machine: Local | Candidate, start: int, end: int) -> float:
+    curve = machine.curve or PrefillCurve(1 / (machine.tokens_per_second or DEFAULT_TOKENS_PER_SECOND))
+    return curve.seconds(start, end)
 
 
 def _reason_to_stay(course: _Course, rules: Rules) -> str | None:
@@ -172,13 +227,14 @@ def _reason_to_stay(course: _Course, rules: Rules) -> str | None:
     return None
 
 
-def _by_time(offer: _Offer) -> tuple[float, bool, str]:
-    """The fastest first; at equal times rather what need not be computed."""
-    return offer.seconds, offer.kind != "import", offer.node
+def _by_cost(offer: _Offer) -> tuple[float, bool, str]:
+    """The cheapest first; at equal costs rather what need not be computed."""
+    return offer.cost_seconds, offer.kind != "import", offer.node
 
 
 __all__ = [
     "DEFAULT_BYTES_PER_SECOND",
+    "DEFAULT_CONTEXT_TOKENS",
     "DEFAULT_TOKENS_PER_SECOND",
     "Candidate",
     "Decision",
@@ -188,4 +244,5 @@ __all__ = [
     "Policy",
     "Rules",
     "choose",
+    "crossover_tokens",
 ]

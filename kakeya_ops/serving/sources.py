@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
 
+from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.errors import PeerError
 from kakeya_ops.peer.client import BlockArrival, OnBlock, PeerClient, PrefillCall, WantedBlock
 from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.serving.estimates import Expected
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 from kakeya_ops.serving.supply import Delivery, OnPart, Order
@@ -27,12 +29,16 @@ class OutOfBounds(PeerError):
 
 @dataclass(frozen=True)
 class PeerSource:
-    """One peer at its best endpoint. `link` describes that endpoint for receipts: network, address, port, RTT, rate."""
+    """One peer at its best endpoint. `link` describes that endpoint for receipts: network, address, port, RTT, rate.
+
+    `expected` is what experience with it adds to its card.
+    """
 
     card: Card
     client: PeerClient
     identity: str
     link: dict[str, Any]
+    expected: Expected = field(default_factory=Expected)
 
     @property
     def node(self) -> str:
@@ -47,15 +53,7 @@ class PeerSource:
         """Ask what the peer holds of `prompt`. Raises `PeerError`, also when `stop` is set."""
         with _bounded(self.node):
             reply = self.client.lookup(self.identity, prompt.hashes[: prompt.blocks], stop)
-        return Candidate(
-            node=self.node,
-            computes=self.card.role == "worker",
-            resume_blocks=reply.resume_blocks,
-            tokens_per_second=self.card.prefill_tokens_per_second,
-            queue_seconds=self.card.load.queue_seconds,
-            rtt_seconds=self.link["rtt_seconds"] or 0.0,
-            bytes_per_second=self.link["bytes_per_second"],
-        )
+        return make_candidate(self.card, self.link, self.expected, reply.resume_blocks)
 
     def fetch(self, order: Order, on_part: OnPart) -> Delivery:
         """Stream what the peer holds. Raises `PeerError`."""
@@ -89,6 +87,31 @@ class PeerSource:
         )
 
 
+def make_candidate(card: Card, link: Mapping[str, Any], expected: Expected, resume_blocks: int = 0) -> Candidate:
+    """The peer of `card` at the end of `link` as the scheduler sees it; its pool has `resume_blocks` of the prompt."""
+    curve = card_curve(card)
+    return Candidate(
+        node=card.node,
+        computes=card.role == "worker",
+        resume_blocks=resume_blocks,
+        tokens_per_second=card.prefill_tokens_per_second,
+        queue_seconds=card.load.queue_seconds * expected.queue_factor,
+        rtt_seconds=link["rtt_seconds"] or 0.0,
+        bytes_per_second=link["bytes_per_second"],
+        curve=curve.scaled(expected.compute_factor) if curve else None,
+        overhead_seconds=expected.overhead_seconds,
+        doubt=expected.doubt,
+    )
+
+
+def card_curve(card: Card) -> PrefillCurve | None:
+    """How fast the node says it is by length, or everywhere alike; None where it does not know."""
+    if card.prefill_seconds_per_token is not None:
+        return PrefillCurve(card.prefill_seconds_per_token, card.prefill_seconds_per_square or 0.0)
+    rate = card.prefill_tokens_per_second
+    return PrefillCurve(1 / rate) if rate else None
+
+
 @contextmanager
 def _bounded(node: str) -> Iterator[None]:
     """Turn the refusal of a body that is being made into a `PeerError`: such a prompt is computed here."""
@@ -105,4 +128,4 @@ def _passing(on_part: OnPart) -> OnBlock:
     return arrive
 
 
-__all__ = ["OutOfBounds", "PeerSource"]
+__all__ = ["OutOfBounds", "PeerSource", "card_curve", "make_candidate"]

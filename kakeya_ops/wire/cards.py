@@ -80,6 +80,9 @@ class Card(TellingBody):
     are None on a node that does not know what KV it keeps. `counters` only grow within an epoch. `reason` says why it
     is not healthy, `memory` what it takes, `links` whom it reaches, and `wire` which version of the peer protocol it
     speaks; cards of the first releases have none of these.
+
+    A prompt of n tokens takes `prefill_seconds_per_token` times n and `prefill_seconds_per_square` times n squared;
+    `prefill_tokens_per_second` is the rate of the last chunks, wherever they were.
     """
 
     node: Name
@@ -103,6 +106,8 @@ class Card(TellingBody):
     memory: NodeMemory | None = None
     links: Annotated[tuple[CardLink, ...], Field(max_length=256, strict=False)] = ()
     wire: Count = 1
+    prefill_seconds_per_token: Seconds | None = None
+    prefill_seconds_per_square: Seconds | None = None
 
     limit_bytes: ClassVar[int] = 256 * 1024
 

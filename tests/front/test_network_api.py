@@ -21,7 +21,7 @@ from kakeya_ops.serving.receipts import PURPOSE
 from kakeya_ops.wire.signing import verify_document
 from serving.running import KEY, make_cache
 
-_PARTS = ("summary", "nodes", "prefill", "tokens", "topology", "series", "events")
+_PARTS = ("summary", "nodes", "prefill", "tokens", "topology", "estimates", "series", "events")
 PATHS = [*(f"/v1/network/{part}" for part in _PARTS), "/metrics"]
 
 

@@ -117,7 +117,8 @@ def test_of_equal_ways_the_quicker_is_best(peer: Served, proxy: FaultProxy) -> N
     slow, quick = exchange._ways[NodeId("peer")]
     for way, rtt in ((slow, 0.2), (quick, 0.1)):
         way.error = None
-        way.rtts.extend([rtt, 50.0, rtt])
+        for seen in (rtt, 50.0, rtt):
+            way.estimate.observe_rtt(seen)
     assert exchange.links()["peer"].endpoint.port == peer.port
     assert exchange.links()["peer"].rtt_seconds == 0.1
     exchange.stop()
@@ -134,7 +135,7 @@ def test_a_rate_is_the_median_of_transfers_that_are_long_enough(peer: Served) ->
         for nbytes, seconds in ((10**6, 1.0), (10**6, 0.5), (10**6, 10.0)):
             exchange.observe_transfer("peer", end, nbytes, seconds)
         exchange.observe_transfer("nobody", end, 10**6, 1.0)
-        assert exchange.links()["peer"].bytes_per_second == 10**6
+        assert exchange.links()["peer"].bytes_per_second == pytest.approx(10**6, rel=1e-3)
 
 
 def test_the_way_that_was_used_is_credited_and_left_if_it_is_slow(peer: Served, proxy: FaultProxy) -> None:
@@ -146,6 +147,21 @@ def test_the_way_that_was_used_is_credited_and_left_if_it_is_slow(peer: Served, 
         exchange.observe_transfer("peer", preferred.endpoint, 10**5, 100.0)
         used = exchange.links()["peer"]
         assert (used.endpoint.port, used.bytes_per_second) == (peer.port, None)
+
+
+def test_a_way_that_fails_a_request_is_left_at_once_and_taken_again_when_it_is_well(
+    peer: Served, proxy: FaultProxy
+) -> None:
+    endpoints = [at(peer.port, priority=10), at(proxy.port, priority=100)]
+    with exchanging(make_cache("me"), {"peer": endpoints}) as exchange:
+        wait(exchange, lambda: all(way.up for way in exchange.ways("peer")))
+        preferred = exchange.links()["peer"].endpoint
+        assert preferred.port == proxy.port
+        assert exchange.avoid("peer", preferred)
+        assert exchange.links()["peer"].endpoint.port == peer.port
+        assert not exchange.avoid("peer", exchange.links()["peer"].endpoint)  # there is no other now
+        assert not exchange.avoid("nobody", preferred)
+        wait(exchange, lambda: exchange.links()["peer"].endpoint.port == proxy.port)
 
 
 def test_ways_that_may_not_carry_kv_are_not_used_and_say_so() -> None:

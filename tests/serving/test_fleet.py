@@ -112,7 +112,7 @@ def test_only_the_usable_one_is_a_source(around: Surroundings) -> None:
 
 
 def test_a_failure_pauses_it_and_a_success_forgives(around: Surroundings) -> None:
-    around.fleet.failed("store")
+    around.fleet.failed("store", "corrupt")
     assert around.fleet.usable() == []
     assert around.known("store").reachable
     around.fleet.succeeded("store")
@@ -120,7 +120,7 @@ def test_a_failure_pauses_it_and_a_success_forgives(around: Surroundings) -> Non
 
 
 def test_a_pause_ends_by_itself(around: Surroundings) -> None:
-    around.fleet.failed("store")
+    around.fleet.failed("store", "corrupt")
     assert around.exchange.wait_until(lambda: around.known("store").usable, 20 * FIRST_PAUSE_SECONDS)
 
 
@@ -157,4 +157,29 @@ def test_a_transfer_is_a_measurement_of_the_link(around: Surroundings) -> None:
     around.fleet.transferred(transfer_over(source.link))
     around.fleet.transferred(replace(transfer_over(source.link), link={**source.link, "port": 1}, payload_bytes=10**9))
     [source] = around.fleet.usable()
-    assert source.link["bytes_per_second"] == 2e8
+    assert source.link["bytes_per_second"] == pytest.approx(2e8, rel=1e-3)
+
+
+def test_what_a_job_took_is_expected_of_the_next(around: Surroundings) -> None:
+    [source] = around.fleet.usable()
+    receipt = {"pool_tokens": 0, "computed_tokens": 64, "compute_seconds": 9.0, "queue_seconds": 0.0}
+    slow = replace(
+        transfer_over(source.link),
+        transfer_seconds=9.5,
+        payload_bytes=10**6,
+        worker_receipt=receipt | {"payload_bytes": 10**6},
+    )
+    around.fleet.transferred(slow)
+    assert around.fleet.expected("store").overhead_seconds == pytest.approx(0.5)
+    # The worker was what the stream waited for; the link can carry at least so much.
+    assert around.fleet.ways("store")[0].bytes_per_second == pytest.approx(10**6 / 9.5, rel=0.01)
+    around.fleet.transferred(replace(slow, transfer_seconds=100.0, link=source.link | {"bytes_per_second": 1e9}))
+    rates = around.fleet.ways("store")[0].bytes_per_second
+    assert rates is not None
+    assert rates < 10**6 / 9.4
+
+
+def test_one_that_failed_is_in_doubt(around: Surroundings) -> None:
+    around.fleet.failed("store", "timeout")  # there is no other way to it
+    assert not around.known("store").usable
+    assert around.fleet.expected("store").doubt == 0.5

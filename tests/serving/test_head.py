@@ -57,14 +57,14 @@ class Neighbours:
     def usable(self) -> list[PeerSource]:
         return self.sources
 
-    def failed(self, node: str) -> None:
+    def failed(self, node: str, reason: str) -> None:
         self.failures.append(node)
 
     def succeeded(self, node: str) -> None:
         self.successes.append(node)
 
     def transferred(self, remote: RemotePart) -> None:
-        self.transfers.append((remote.node, remote.payload_bytes))
+        self.transfers.append((remote.kind, remote.payload_bytes))
 
 
 class Asked:
@@ -172,7 +172,7 @@ def test_what_the_worker_holds_is_imported_and_measures_the_link(town: Town) -> 
     assert again.receipt().decision.kind == "import"
     remote = again.receipt().remote
     assert remote is not None
-    assert town.neighbours.transfers == [("worker", remote.payload_bytes)]
+    assert town.neighbours.transfers == [("remote_compute", remote.payload_bytes), ("import", remote.payload_bytes)]
     assert town.counted(CounterName.REMOTE_JOBS) == 1
 
 

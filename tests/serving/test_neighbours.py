@@ -58,7 +58,7 @@ class Street:
     def usable(self) -> tuple[Peer, ...]:
         return self.peers
 
-    def failed(self, node: str) -> None:
+    def failed(self, node: str, reason: str) -> None:
         self.failures.append(node)
 
     def succeeded(self, node: str) -> None: ...

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.kv.layout import ArrayLayout, KvLayout, PartLayout
 from kakeya_ops.serving.scheduler import (
     DEFAULT_BYTES_PER_SECOND,
@@ -18,6 +19,7 @@ from kakeya_ops.serving.scheduler import (
     Local,
     Rules,
     choose,
+    crossover_tokens,
 )
 
 BLOCK_TOKENS = 64
@@ -38,10 +40,16 @@ PROMPT = 10 * BLOCK_TOKENS + 1
 
 rates = st.one_of(st.none(), st.floats(0.1, 1e6))
 seconds = st.floats(0, 1e4)
+curves = st.builds(PrefillCurve, st.floats(1e-6, 1), st.floats(0, 1e-4))
 layouts = st.sampled_from(sorted(LAYOUTS)).map(LAYOUTS.__getitem__)
 prompts = st.integers(1, 40 * BLOCK_TOKENS)
 locals_ = st.builds(
-    Local, resume_blocks=st.integers(0, 45), tokens_per_second=rates, queue_seconds=seconds, decoding=st.integers(0, 9)
+    Local,
+    resume_blocks=st.integers(0, 45),
+    tokens_per_second=rates,
+    queue_seconds=seconds,
+    decoding=st.integers(0, 9),
+    curve=st.one_of(st.none(), curves),
 )
 candidates = st.builds(
     Candidate,
@@ -52,6 +60,8 @@ candidates = st.builds(
     queue_seconds=seconds,
     rtt_seconds=st.floats(0, 10),
     bytes_per_second=st.one_of(st.none(), st.floats(1e3, 1e11)),
+    curve=st.one_of(st.none(), curves),
+    overhead_seconds=st.floats(0, 10),
 )
 fleets = st.lists(candidates, max_size=4, unique_by=lambda peer: peer.node)
 rules_ = st.builds(
@@ -262,7 +272,7 @@ def test_a_whole_prefix_is_rather_fetched_than_computed_over_an_equal_link(
 def test_a_faster_peer_is_never_predicted_slower(
     layout: KvLayout, prompt_tokens: int, local: Local, peer: Candidate, factor: float
 ) -> None:
-    peer = replace(peer, tokens_per_second=100.0, bytes_per_second=1e6)
+    peer = replace(peer, tokens_per_second=100.0, bytes_per_second=1e6, curve=None)
     better = replace(
         peer,
         tokens_per_second=100.0 * factor,
@@ -273,3 +283,69 @@ def test_a_faster_peer_is_never_predicted_slower(
     slow, fast = (choose(layout, prompt_tokens, local, [one], MEASURED).predicted_seconds for one in (peer, better))
     assert slow.keys() == fast.keys()
     assert all(fast[option] <= slow[option] * (1 + 1e-9) for option in slow)
+
+
+def test_a_curve_knows_that_long_prompts_cost_more() -> None:
+    bent = replace(IDLE, curve=PrefillCurve(0.001, 1e-5))
+    predicted = choose(PLAIN, PROMPT, bent, [], MEASURED).predicted_seconds
+    assert predicted["local"] == pytest.approx(0.641 + 1e-5 * 641**2)
+    resumed = choose(PLAIN, PROMPT, replace(bent, resume_blocks=5), [], MEASURED).predicted_seconds
+    assert resumed["local"] == pytest.approx(0.321 + 1e-5 * (641**2 - 320**2))
+
+
+def test_one_that_fails_is_left_for_one_that_does_not_and_tried_when_it_is_worth_it() -> None:
+    flapping, sound = replace(WORKER, node="anna", doubt=0.5), replace(WORKER, node="bert", tokens_per_second=200.0)
+    assert choose(PLAIN, PROMPT, IDLE, [flapping, sound], MEASURED).node == "bert"
+    assert choose(PLAIN, PROMPT, IDLE, [flapping], MEASURED).node == "anna"  # 1.6 s and half of 6.4 s
+    broken = replace(WORKER, doubt=0.875)
+    decision = choose(PLAIN, PROMPT, IDLE, [broken], MEASURED)
+    assert decision.kind == "local"
+    assert "failed lately" in decision.reason
+
+
+@settings(deadline=None)
+@given(layouts, prompts, locals_, fleets, candidates, st.floats(0.5, 1))
+def test_one_in_doubt_is_never_preferred_to_its_equal(
+    layout: KvLayout, prompt_tokens: int, local: Local, others: list[Candidate], peer: Candidate, doubt: float
+) -> None:
+    sound, broken = replace(peer, node="yvonne"), replace(peer, node="adam", doubt=doubt)
+    decision = choose(layout, prompt_tokens, local, [*others, broken, sound], replace(MEASURED, policy="prefer_remote"))
+    if decision.predicted_seconds["local"] > 0:
+        assert decision.node != "adam"
+
+
+@settings(deadline=None, max_examples=50)
+@given(layouts, locals_, candidates, st.integers(0, 2000), st.integers(64, 4096))
+def test_a_crossover_is_where_the_decision_changes(
+    layout: KvLayout, local: Local, peer: Candidate, min_tokens: int, context_tokens: int
+) -> None:
+    rules = Rules("measured", min_tokens)
+    local, peer = replace(local, resume_blocks=0), replace(peer, resume_blocks=0)
+    found = crossover_tokens(layout, local, peer, rules, context_tokens=context_tokens)
+    kinds = {
+        blocks * BLOCK_TOKENS: choose(layout, blocks * BLOCK_TOKENS + 1, local, [peer], rules).kind
+        for blocks in range(1, context_tokens // BLOCK_TOKENS + 1)
+    }
+    assert found == next((length for length, kind in kinds.items() if kind == "remote_compute"), None)
+
+
+def test_where_a_worker_begins_to_help() -> None:
+    costly = replace(WORKER, overhead_seconds=1.0)
+    # 64 tokens take 0.64 s here, 0.16 s there; the overhead is won back with the third block.
+    assert crossover_tokens(PLAIN, IDLE, costly, MEASURED) == 3 * BLOCK_TOKENS
+    assert crossover_tokens(PLAIN, IDLE, costly, replace(MEASURED, min_tokens=700)) == 11 * BLOCK_TOKENS
+    assert crossover_tokens(PLAIN, IDLE, replace(costly, tokens_per_second=100.0), MEASURED) is None
+    assert crossover_tokens(PLAIN, IDLE, costly, MEASURED, context_tokens=2 * BLOCK_TOKENS) is None
+    assert crossover_tokens(PLAIN, IDLE, replace(costly, computes=False), MEASURED) is None
+    assert crossover_tokens(PLAIN, IDLE, costly, replace(MEASURED, policy="local_only")) is None
+    bent = replace(IDLE, curve=PrefillCurve(1 / 400, 1e-6))
+    assert crossover_tokens(PLAIN, bent, costly, MEASURED) == 16 * BLOCK_TOKENS  # 1e-6 n² is then over 1 s
+
+
+@settings(deadline=None)
+@given(locals_, candidates, st.floats(1, 10), st.floats(1, 10))
+def test_a_better_worker_never_begins_to_help_later(local: Local, peer: Candidate, faster: float, wider: float) -> None:
+    peer = replace(peer, computes=True, curve=PrefillCurve(1e-3, 1e-7), bytes_per_second=1e6)
+    better = replace(peer, curve=PrefillCurve(1e-3 / faster, 1e-7 / faster), bytes_per_second=1e6 * wider)
+    before, after = (crossover_tokens(PLAIN, local, one, MEASURED, context_tokens=2048) for one in (peer, better))
+    assert before is None or (after is not None and after <= before)

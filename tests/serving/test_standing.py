@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kakeya_ops.serving.standing import LONGEST_PAUSE_SECONDS, Standing
+from kakeya_ops.serving.standing import DOUBT_HALF_LIFE_SECONDS, LONGEST_PAUSE_SECONDS, Standing
 
 
 class Clock:
@@ -74,6 +74,25 @@ def test_years_of_failures_are_only_a_minute() -> None:
         clock.now += LONGEST_PAUSE_SECONDS
     standing.failed("node")
     assert pause(standing, clock) == LONGEST_PAUSE_SECONDS
+
+
+def test_doubt_grows_with_failures_fades_with_time_and_ends_with_a_success() -> None:
+    clock = Clock()
+    standing = Standing(clock)
+    assert standing.doubt("node") == 0
+    doubts = []
+    for _ in range(3):
+        standing.failed("node")
+        doubts.append(standing.doubt("node"))
+        pause(standing, clock)
+    assert doubts == [0.5, 0.75, 0.875]
+    clock.now += DOUBT_HALF_LIFE_SECONDS
+    assert standing.doubt("node") == 0.875 / 2
+    clock.now += 100 * DOUBT_HALF_LIFE_SECONDS
+    assert standing.doubt("node") < 1e-9
+    standing.failed("node")
+    standing.succeeded("node")
+    assert standing.doubt("node") == 0
 
 
 @settings(deadline=None)
