@@ -16,7 +16,7 @@ def test_each_machine_and_each_way_is_told(town: Town) -> None:
     assert told["local"]["node"] == "head"
     assert told["local"]["prefill_tokens_per_second"] > 0
     assert told["local"]["prefill_seconds_per_token"] > 0
-    [store] = told["peers"]
+    [store] = [peer for peer in told["peers"] if peer["node"] == "store"]
     assert (store["node"], store["role"], store["usable"], store["doubt"]) == ("store", "cache", True, 0)
     assert store["rtt_seconds"] > 0
     assert [link["network"] for link in store["links"]] == ["loopback"]
