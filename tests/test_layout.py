@@ -34,6 +34,8 @@ MOST_FUNCTION_LINES = 50
 WITHOUT_TESTS_OF_THEIR_OWN = {
     "engine/contract.py": "plain values",
     "serving/contract.py": "plain values",
+    "serving/draining.py": "one number",
+    "wire/paths.py": "plain names",
 }
 
 SOURCES = sorted([*PACKAGE.rglob("*.py"), *TESTS.rglob("*.py")])

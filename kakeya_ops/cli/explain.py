@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode, InputError
-from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
 from kakeya_ops.secret import Secret
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory
 
 
 def explain(
@@ -32,6 +34,7 @@ def explain(
     Exits with 0 when it was found, 1 when the head keeps no such receipt or a signature is wrong, 3 when the head
     cannot be reached.
     """
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.verify.explain import explain as explain_request
     from kakeya_ops.verify.head_client import HeadClient
     from kakeya_ops.views.explain import explanation

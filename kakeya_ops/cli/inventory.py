@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -14,9 +14,10 @@ from rich.text import Text
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import InventoryError
-from kakeya_ops.inventory import Inventory, ResolvedHost, find_inventory, load_inventory
-from kakeya_ops.inventory.reference import inventory_schema
 from kakeya_ops.units import render_bytes
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory, ResolvedHost
 
 app = typer.Typer(help="Show and check the inventory.", no_args_is_help=True)
 
@@ -29,6 +30,8 @@ def show(
     ] = None,
 ) -> None:
     """Show what holds for each host once the defaults are merged in."""
+    from kakeya_ops.inventory import find_inventory, load_inventory
+
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     hosts = [inventory.host(name) for name in ([host] if host else inventory.hosts)]
@@ -39,6 +42,8 @@ def show(
 @app.command()
 def check(ctx: typer.Context) -> None:
     """Tell every fault of the inventory with its path and line."""
+    from kakeya_ops.inventory import find_inventory, load_inventory
+
     context = app_context(ctx)
     path = find_inventory(context.inventory_path)
     try:
@@ -56,6 +61,8 @@ def check(ctx: typer.Context) -> None:
 @app.command()
 def schema(ctx: typer.Context) -> None:
     """Print the JSON Schema of an inventory, for completion in an editor."""
+    from kakeya_ops.inventory.reference import inventory_schema
+
     app_context(ctx).printer.raw(json.dumps(inventory_schema(), indent=2))
 
 

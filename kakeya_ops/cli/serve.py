@@ -11,7 +11,6 @@ import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.standard_input import stop_when_input_ends
-from kakeya_ops.inventory import find_inventory, load_inventory
 from kakeya_ops.views.printer import Printer
 
 app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
@@ -68,6 +67,7 @@ def worker(
 
     Exits with 1, and the figures, when the model does not fit this machine.
     """
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.serving.memory_gate import Admittance
     from kakeya_ops.serving.worker import serve_worker
 
@@ -87,6 +87,7 @@ def head(
     """
     from kakeya_ops.dashboard.mount import dashboard
     from kakeya_ops.front.head_server import serve_head
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.serving.memory_gate import Admittance
 
     context = app_context(ctx)
@@ -105,6 +106,7 @@ def cache(
     ] = None,
 ) -> None:
     """Serve a cache peer: it has no model and keeps what others computed."""
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.serving.cache import serve_cache
 
     context = app_context(ctx)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import ExitCode, InputError
-from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
-from kakeya_ops.inventory.fields import is_unspecified
 from kakeya_ops.secret import Secret, read_fleet_keys
 from kakeya_ops.settings import expand_here
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory
 
 app = typer.Typer(help="Prove that the fleet does what it is for.", no_args_is_help=True)
 
@@ -38,6 +39,7 @@ def remote_prefill(
 
     Exits with 0 when every check is ok, 1 when one is not, 3 when the head cannot be reached.
     """
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.verify.probe import ProbeOptions, run_probe
     from kakeya_ops.views.tables import checks_table, verdict_line
 
@@ -58,6 +60,8 @@ def remote_prefill(
 
 def head_url(inventory: Inventory) -> str:
     """Where the first head of `inventory` serves its API: its bind address, or where peers reach it if that is all."""
+    from kakeya_ops.inventory.fields import is_unspecified
+
     head, api = next((host, host.api) for host in inventory.with_role("head") if host.api)
     elsewhere = head.endpoints[0].address if head.endpoints else head.ssh_host
     address = elsewhere if is_unspecified(api.bind) else api.bind

@@ -23,11 +23,11 @@ from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.observe.fanout import run_on
 from kakeya_ops.observe.http import CURL, SECONDS, read_reply, signed_request
 from kakeya_ops.observe.node import Asker, usable_endpoints
-from kakeya_ops.peer.client import CARD_PATH, CARDS_PATH
 from kakeya_ops.serving.compatibility import find_difference
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.cards import Card, CardsExchange
+from kakeya_ops.wire.paths import CARD_PATH, CARDS_PATH
 
 MEETING_SECONDS = 12.0
 """Nodes exchange cards every two seconds; this long is waited for those of two to arrive."""

@@ -13,7 +13,7 @@ from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.launchd import DomainChoice, ServiceValues, choose_domain, render_plist
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import HostState, Unknown
-from kakeya_ops.serving.server import DRAIN_SECONDS
+from kakeya_ops.serving.draining import DRAIN_SECONDS
 
 INVENTORY, PLIST, IDENTITY, ABOUT = "inventory.yaml", "service.plist", "identity.json", "generation.json"
 """The files of a generation."""

@@ -95,9 +95,21 @@ def plan_identity(inventory: Inventory) -> CacheIdentity:
     """
     from kakeya_ops.engine.identify import read_identity  # MLX is slow to import, and `--help` does without
 
+    return read_identity(Path(expand_here(inventory.model.path)), cache_settings(inventory))
+
+
+def cache_settings(inventory: Inventory) -> CacheSettings:
+    """What of the inventory's cache section changes KV."""
     cache = inventory.cache
-    settings = CacheSettings(block_tokens=cache.block_tokens, sink=cache.sink, window=cache.window)
-    return read_identity(Path(expand_here(inventory.model.path)), settings)
+    return CacheSettings(block_tokens=cache.block_tokens, sink=cache.sink, window=cache.window)
 
 
-__all__ = ["Material", "ModelSource", "ProgramSource", "plan_identity", "program_folder_id", "read_key"]
+__all__ = [
+    "Material",
+    "ModelSource",
+    "ProgramSource",
+    "cache_settings",
+    "plan_identity",
+    "program_folder_id",
+    "read_key",
+]

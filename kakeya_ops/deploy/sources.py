@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kakeya_ops.deploy.material import Material, ModelSource, ProgramSource, plan_identity, read_key
+from kakeya_ops.deploy.material import Material, ModelSource, ProgramSource, read_key
+from kakeya_ops.deploy.planned_identity import plan_with_memory
 from kakeya_ops.inventory import Inventory
 
 
@@ -15,7 +16,7 @@ def read_material(inventory: Inventory) -> Material:
 
     refuse_during_rotation(inventory)
     program, model = find_sources(inventory)
-    return Material(read_key(inventory), plan_identity(inventory), program, model)
+    return Material(read_key(inventory), plan_with_memory(inventory, program.id), program, model)
 
 
 def find_sources(inventory: Inventory) -> tuple[ProgramSource, ModelSource]:

@@ -15,13 +15,12 @@ from mlx_lm.utils import load_model, load_tokenizer
 from threadpoolctl import threadpool_info
 
 from kakeya_ops.engine.contract import CacheSettings
+from kakeya_ops.engine.identity import make_identity
 from kakeya_ops.engine.layout_probe import probe_layout
 from kakeya_ops.errors import KakeyaError, ModelDirectoryError, UnsupportedModel
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
-from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.model.directory import ModelDirectory
 from kakeya_ops.model.files import read_json_object
-from kakeya_ops.model.manifest import read_revision
 
 _TOKENIZER_OBJECTS = frozenset({"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"})
 _TEMPLATE_FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -38,25 +37,6 @@ def read_identity(path: Path, settings: CacheSettings) -> CacheIdentity:
     with trying("probing the KV layout", directory):
         layout = probe_layout(model, settings)
     return make_identity(directory, layout, settings)
-
-
-def make_identity(directory: ModelDirectory, layout: KvLayout, settings: CacheSettings) -> CacheIdentity:
-    """The identity of a model whose layout is known."""
-    revision = read_revision(directory)
-    return CacheIdentity(
-        model_type=str(directory.config["model_type"]),
-        weights=revision.weights,
-        quantization=directory.quantization(),
-        geometry=directory.geometry(),
-        rope=directory.rope(),
-        kv_dtype=layout.parts[0].arrays[0].dtype,
-        block_tokens=settings.block_tokens,
-        sink=settings.sink if settings.window is not None else 0,
-        window=settings.window,
-        layout=layout,
-        tokenizer=revision.tokenizer,
-        chat_template=revision.chat_template,
-    )
 
 
 def load_weights(directory: ModelDirectory, *, lazy: bool = False) -> tuple[Any, dict[str, Any]]:

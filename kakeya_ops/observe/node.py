@@ -19,11 +19,11 @@ from kakeya_ops.observe.http import (
     signed_request,
 )
 from kakeya_ops.observe.state import Fact, Health, Unknown
-from kakeya_ops.peer.client import CARD_PATH
 from kakeya_ops.probes import Finding
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Card
+from kakeya_ops.wire.paths import CARD_PATH
 from kakeya_ops.wire.signing import NodeSigner
 
 ASKER = NodeId("kakeya-deploy")

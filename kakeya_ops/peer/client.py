@@ -27,13 +27,7 @@ from kakeya_ops.wire.bodies import (
 )
 from kakeya_ops.wire.cards import Card, CardsExchange
 from kakeya_ops.wire.frames import FrameHead, FrameType
-
-CARD_PATH = "/v1/card"
-CARDS_PATH = "/v1/cards"
-LOOKUP_PATH = "/v1/kv/lookup"
-FETCH_PATH = "/v1/kv/fetch"
-BLOCKS_PATH = "/v1/kv/blocks"
-PREFILL_PATH = "/v1/prefill"
+from kakeya_ops.wire.paths import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PATH, LOOKUP_PATH, PREFILL_PATH
 
 
 class WantedBlock(NamedTuple):

@@ -17,10 +17,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kakeya_ops.errors import EnvironmentFault, KakeyaError
+from kakeya_ops.serving.draining import DRAIN_SECONDS
 from kakeya_ops.serving.http_protocol import BoundedProtocol
 
-DRAIN_SECONDS = 10
-"""How long requests that are being answered may take after the signal to stop."""
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; clients give theirs up before."""
 _SOCKET_BUFFER_BYTES = 4 * 1024 * 1024

@@ -13,11 +13,11 @@ from kakeya_ops.inventory.fields import is_unspecified
 from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
 from kakeya_ops.observe.node import usable_endpoints
 from kakeya_ops.observe.state import Health
-from kakeya_ops.peer.client import CARDS_PATH
 from kakeya_ops.peer.connection import Call, Connections, Endpoint, StopFlag, Timeouts, translated
 from kakeya_ops.peer.signed import Caller, SignedCalls
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Card, CardsExchange
+from kakeya_ops.wire.paths import CARDS_PATH
 
 TIMEOUTS = Timeouts(connect_seconds=1.5, reply_seconds=3.0, silence_seconds=3.0)
 """A node answers in milliseconds whatever its engine does; longer than this is no answer to somebody who watches."""

@@ -19,6 +19,7 @@ from kakeya_ops.cli.main import RootGroup, app, hoist_global_options
 from kakeya_ops.errors import ExitCode, Fault, InputError, InventoryError, KakeyaError, PeerUnreachable
 
 HEAVY = ("mlx", "mlx_lm", "transformers", "tokenizers", "starlette", "fastapi", "uvicorn", "openai", "httpx", "numpy")
+HEAVY += ("kakeya_ops.inventory", "yaml", "paramiko", "jinja2")
 EXAMPLE = Path(__file__).parents[2] / "inventory.yaml"
 RUNNER = CliRunner()
 

@@ -18,7 +18,7 @@ from kakeya_ops.launchd.domain import Domain, Service
 from kakeya_ops.launchd.launchctl import bootstrap, print_service
 from kakeya_ops.launchd.printed import parse_print
 from kakeya_ops.launchd.template import ServiceValues, find_templates, render_plist
-from kakeya_ops.serving.server import DRAIN_SECONDS
+from kakeya_ops.serving.draining import DRAIN_SECONDS
 from mac.host import MacHost
 
 LABEL = "dev.kakeya.home.allens"

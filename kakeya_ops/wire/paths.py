@@ -1,0 +1,12 @@
+"""The paths of a node's peer port."""
+
+from __future__ import annotations
+
+CARD_PATH = "/v1/card"
+CARDS_PATH = "/v1/cards"
+LOOKUP_PATH = "/v1/kv/lookup"
+FETCH_PATH = "/v1/kv/fetch"
+BLOCKS_PATH = "/v1/kv/blocks"
+PREFILL_PATH = "/v1/prefill"
+
+__all__ = ["BLOCKS_PATH", "CARDS_PATH", "CARD_PATH", "FETCH_PATH", "LOOKUP_PATH", "PREFILL_PATH"]
