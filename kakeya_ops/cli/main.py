@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from kakeya_ops import __version__
 from kakeya_ops.cli import (
+    bench,
     demo,
     deploy,
     explain,
@@ -156,6 +157,7 @@ def root(
     ctx.obj = AppContext(inventory_path, json, verbose, printer)
 
 
+app.command()(bench.bench)
 app.command()(demo.demo)
 app.command()(explain.explain)
 app.command()(memory.memory)

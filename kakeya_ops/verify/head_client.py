@@ -54,7 +54,11 @@ class HeadClient:
 
     def network(self) -> dict[str, Any]:
         """The head and the nodes it knows."""
-        return self._json(self._send("GET", "/v1/network/nodes"))
+        return self.document("/v1/network/nodes")
+
+    def document(self, path: str) -> dict[str, Any]:
+        """The JSON object at `path`."""
+        return self._json(self._send("GET", path))
 
     def receipt(self, request_id: str) -> dict[str, Any]:
         """The signed receipt of one request, without the digest that the API adds to it."""

@@ -1,0 +1,3 @@
+"""Measures a running fleet from outside: rates, first tokens, links, jitter, and from where on each worker helps."""
+
+__all__: list[str] = []
