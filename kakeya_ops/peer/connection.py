@@ -66,6 +66,7 @@ class StopFlag:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._watched: set[socket.socket] = set()
+        self._relayed: list[StopFlag] = []
         self._stopped = False
 
     @property
@@ -79,6 +80,17 @@ class StopFlag:
             self._stopped = True
             for connection in self._watched:
                 _shut_down(connection)
+            relayed = tuple(self._relayed)
+        for other in relayed:
+            other.stop()
+
+    def relay(self, other: StopFlag) -> None:
+        """From now on `stop` stops `other` too; at once if it was called already."""
+        with self._lock:
+            self._relayed.append(other)
+            stopped = self._stopped
+        if stopped:
+            other.stop()
 
     def watch(self, connection: socket.socket) -> None:
         """From now on `stop` breaks `connection`; at once if it was called already."""

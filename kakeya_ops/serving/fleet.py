@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from kakeya_ops.errors import PeerTimeout, PeerUnreachable
 from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference, find_difference
-from kakeya_ops.serving.estimates import Expected, PeerEstimates, read_job
+from kakeya_ops.serving.estimates import Engagements, Expected, PeerEstimates, read_job
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.node import Node
@@ -58,6 +59,7 @@ class Fleet:
         self._hosts = {name: role for name, role in hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
         self._estimates = PeerEstimates(time.monotonic)
+        self._engagements = Engagements(time.monotonic)
 
     def known(self) -> list[Known]:
         """Every other host of the inventory, and every other node whose card counts now, by name."""
@@ -80,7 +82,12 @@ class Fleet:
 
     def expected(self, node: str) -> Expected:
         """What experience with `node` adds to its card."""
-        return replace(self._estimates.of(node).expected, doubt=self._standing.doubt(node))
+        expected, doubt = self._estimates.of(node).expected, self._standing.doubt(node)
+        return replace(expected, doubt=doubt, engaged_seconds=self._engagements.queue_seconds(node))
+
+    def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
+        """See `Neighbourhood.engaged`."""
+        return self._engagements.engaged(node, seconds)
 
     def failed(self, node: str, reason: str) -> None:
         """See `Neighbourhood.failed`."""

@@ -15,6 +15,7 @@ from kakeya_ops.errors import PeerError, StreamCorrupt
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted
 from kakeya_ops.serving.holdings import Holdings
+from kakeya_ops.serving.patience import Overrun
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import Fallback, RemotePart
 from kakeya_ops.serving.scheduler import Decision
@@ -68,6 +69,8 @@ class Gathering:
         try:
             return self._stream(decision, source, errand)
         except CallAborted:
+            if errand.overrun():
+                return self._salvage(Overrun(source.node), time.monotonic() - began)
             raise Cancelled from None
         except PeerError as error:
             return self._salvage(error, time.monotonic() - began)

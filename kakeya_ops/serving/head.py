@@ -26,9 +26,10 @@ from kakeya_ops.serving.neighbours import (
     survey,
 )
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.patience import Patience, Terms
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
-from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose
+from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose, local_seconds
 from kakeya_ops.serving.supply import BlocksGone, Errand, explain_fallback
 from kakeya_ops.wire.signing import new_nonce
 
@@ -125,10 +126,11 @@ class HeadService:
         modes = answer.request.directive.modes if answer.request.directive else frozenset()
         gathering = Gathering(self._engine, self.node.pool, prompt, use_pool=not modes & {"local", "skip-local-pool"})
         rules = self._rules(modes)
-        local = self._local(gathering)
+        local = self._local(gathering.local_blocks)
         found = self._survey(answer, prompt, local, rules)
         decision = choose(prompt.layout, len(prompt.tokens), local, found.candidates, rules)
-        gathered = self._gather(answer, gathering, decision, found)
+        patience = Patience(self._terms(prompt, local, decision, rules), answer.stop)
+        gathered = self._gather(answer, gathering, decision, found, patience)
         if rules.demand != "local":
             self._insist(prompt, decision, gathered)
         answer.seconds |= gathered.seconds | {"gathered": answer.elapsed()}
@@ -148,10 +150,10 @@ class HeadService:
         demand: Demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
         return Rules(self.settings.policy, self.settings.min_tokens, demand)
 
-    def _local(self, gathering: Gathering) -> Local:
+    def _local(self, resume_blocks: int) -> Local:
         engine = self._engine
         return Local(
-            resume_blocks=gathering.local_blocks,
+            resume_blocks=resume_blocks,
             tokens_per_second=engine.measured.tokens_per_second,
             queue_seconds=engine.queue_seconds(),
             decoding=engine.decoding,
@@ -170,7 +172,21 @@ class HeadService:
         answer.seconds["lookup"] = found.seconds
         return found
 
-    def _gather(self, answer: Answer, gathering: Gathering, decision: Decision, found: Survey) -> Gathered:
+    def _terms(self, prompt: Prompt, local: Local, decision: Decision, rules: Rules) -> Terms | None:
+        """What is expected of the peer; None where there is nothing to do but wait for it."""
+        if decision.node is None or rules.demand == "remote" or self.settings.require_remote:
+            return None
+
+        def alone_seconds(more_blocks: int) -> float:
+            now = self._local(local.resume_blocks + more_blocks)
+            return local_seconds(prompt.layout, len(prompt.tokens), now)
+
+        more_blocks = decision.blocks - local.resume_blocks
+        return Terms(decision.own_prediction, more_blocks, alone_seconds, rules.policy == "prefer_remote")
+
+    def _gather(
+        self, answer: Answer, gathering: Gathering, decision: Decision, found: Survey, patience: Patience
+    ) -> Gathered:
         if answer.stop.stopped:
             raise Cancelled
         if decision.node is None:
@@ -178,21 +194,25 @@ class HeadService:
             # Had it answered, it might have been chosen.
             gathered.fallback = explain_fallback(found.faults[0]) if found.faults else None
         else:
-            gathered = gathering.from_peer(decision, found.sources[decision.node], self._errand(answer, decision))
+            errand = self._errand(answer, decision, patience)
+            with self._neighbourhood.engaged(decision.node, decision.own_prediction), patience.watching():
+                gathered = gathering.from_peer(decision, found.sources[decision.node], errand)
             self._learn(decision.node, gathered)
         self.ledger.record_transfer(decision, gathered)
         return gathered
 
-    def _errand(self, answer: Answer, decision: Decision) -> Errand:
+    def _errand(self, answer: Answer, decision: Decision, patience: Patience) -> Errand:
         if decision.kind == "remote_compute":
             self.node.counters.add(CounterName.REMOTE_JOBS, worker=decision.node or "")
         directive, decode = answer.request.directive, answer.request.decode
 
         def tell(blocks: int) -> None:
+            patience.arrived()
             done = blocks * self._engine.layout.block_tokens
             answer.emit(PrefillEvent(done, len(decode.tokens) - 1, decision.node))
 
-        return Errand(directive.nonce if directive else new_nonce(), answer.stop, tell)
+        nonce = directive.nonce if directive else new_nonce()
+        return Errand(nonce, patience.stop, tell, patience.queued, lambda: patience.gave_up)
 
     def _learn(self, node: str, gathered: Gathered) -> None:
         """Let the next decision know how it went."""

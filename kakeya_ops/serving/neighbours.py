@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,6 +41,9 @@ class Neighbourhood(Protocol):
 
     def usable(self) -> Iterable[Neighbour]:
         """Peers with an equal identity that are healthy and not in a pause after failures."""
+
+    def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
+        """Take `node` as busy with an errand within it, by its prediction for `seconds`."""
 
     def failed(self, node: str, reason: str) -> None:
         """Keep `node` out for a while, or only the way to it where the fault may be that and there is another."""

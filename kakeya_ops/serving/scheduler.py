@@ -91,6 +91,11 @@ class Decision:
     settled: bool = False
     """True when no offer of any peer could have changed it."""
 
+    @property
+    def own_prediction(self) -> float:
+        """The seconds that were predicted for what was decided."""
+        return self.predicted_seconds[f"{self.kind} {self.node}" if self.node else "local"]
+
 
 def choose(layout: KvLayout, prompt_tokens: int, local: Local, peers: Iterable[Candidate], rules: Rules) -> Decision:
     """Choose where the prefix of a prompt of `prompt_tokens` tokens comes from. Pure and deterministic."""
@@ -113,6 +118,11 @@ def choose(layout: KvLayout, prompt_tokens: int, local: Local, peers: Iterable[C
     lately = " which failed lately" if best.cost_seconds > best.seconds else ""
     reason = f"{course.local_seconds():.3f} s predicted, against {best.seconds:.3f} s from {best.node}{lately}"
     return replace(stay, reason=reason, predicted_seconds=predicted)
+
+
+def local_seconds(layout: KvLayout, prompt_tokens: int, local: Local) -> float:
+    """How long the head would take from now on, by itself, to the first token."""
+    return _Course(layout, prompt_tokens, local).local_seconds()
 
 
 def crossover_tokens(
@@ -245,4 +255,5 @@ __all__ = [
     "Rules",
     "choose",
     "crossover_tokens",
+    "local_seconds",
 ]

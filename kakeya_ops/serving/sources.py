@@ -11,13 +11,13 @@ from pydantic import ValidationError
 
 from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.errors import PeerError
-from kakeya_ops.peer.client import BlockArrival, OnBlock, PeerClient, PrefillCall, WantedBlock
+from kakeya_ops.peer.client import BlockArrival, OnBlock, OnProgress, PeerClient, PrefillCall, WantedBlock
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.estimates import Expected
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
-from kakeya_ops.serving.supply import Delivery, OnPart, Order
-from kakeya_ops.wire.bodies import PrefillRequest
+from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
+from kakeya_ops.wire.bodies import PrefillRequest, Progress
 from kakeya_ops.wire.cards import Card
 
 
@@ -70,7 +70,8 @@ class PeerSource:
     def compute(self, order: Order, on_part: OnPart) -> Delivery:
         """Have the peer compute the same and stream it meanwhile. Raises `PeerError`."""
         with _bounded(self.node):
-            call = PrefillCall(self._request(order), order.prompt.hashes[: order.blocks], _passing(on_part))
+            hashes = order.prompt.hashes[: order.blocks]
+            call = PrefillCall(self._request(order), hashes, _passing(on_part), _telling(order.errand))
             receipt = self.client.prefill(call, order.errand.stop)
         return Delivery(receipt.epoch, receipt.instance, receipt.to_json())
 
@@ -95,7 +96,7 @@ def make_candidate(card: Card, link: Mapping[str, Any], expected: Expected, resu
         computes=card.role == "worker",
         resume_blocks=resume_blocks,
         tokens_per_second=card.prefill_tokens_per_second,
-        queue_seconds=card.load.queue_seconds * expected.queue_factor,
+        queue_seconds=max(card.load.queue_seconds * expected.queue_factor, expected.engaged_seconds),
         rtt_seconds=link["rtt_seconds"] or 0.0,
         bytes_per_second=link["bytes_per_second"],
         curve=curve.scaled(expected.compute_factor) if curve else None,
@@ -126,6 +127,13 @@ def _passing(on_part: OnPart) -> OnBlock:
         on_part(arrival.block, arrival.part, arrival.stored)
 
     return arrive
+
+
+def _telling(errand: Errand) -> OnProgress:
+    def tell(progress: Progress) -> None:
+        errand.on_queue(progress.queue_seconds if progress.stage == "queued" else 0.0)
+
+    return tell
 
 
 __all__ = ["OutOfBounds", "PeerSource", "card_curve", "make_candidate"]

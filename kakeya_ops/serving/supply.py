@@ -32,12 +32,15 @@ class BlocksGone(PeerError):
 class Errand:
     """For whom a peer is asked: `stop` means that nobody waits any more, `nonce` is to come back in its receipt.
 
-    `on_progress` is told how many blocks of the prompt there are, whenever that grows.
+    `on_progress` is told how many blocks of the prompt there are, whenever that grows, and `on_queue` how many seconds
+    the peer says that its queue will take. `overrun` tells whether `stop` means that the peer took too long instead.
     """
 
     nonce: str
     stop: StopFlag
     on_progress: Callable[[int], None] = lambda blocks: None
+    on_queue: Callable[[float], None] = lambda seconds: None
+    overrun: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)

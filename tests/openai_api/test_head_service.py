@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -28,6 +29,9 @@ class Nobody:
 
     def usable(self) -> Iterable[Neighbour]:
         return ()
+
+    def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def failed(self, node: str, reason: str) -> None: ...
 

@@ -210,3 +210,13 @@ def test_stop_leaves_other_calls_alone(connect: Connect) -> None:
 def test_an_endpoint_is_written_as_people_write_it() -> None:
     assert str(Endpoint("127.0.0.1", 80)) == "127.0.0.1:80"
     assert str(Endpoint("fe80::1", 80)) == "[fe80::1]:80"
+
+
+def test_a_flag_that_is_relayed_stops_with_the_other_and_not_the_reverse() -> None:
+    parent, child, late = StopFlag(), StopFlag(), StopFlag()
+    parent.relay(child)
+    child.stop()
+    assert not parent.stopped
+    parent.stop()
+    parent.relay(late)
+    assert late.stopped

@@ -266,3 +266,12 @@ def test_a_full_pool_loses_nothing_that_is_on_its_way(case: Case) -> None:
     gathered = small.gathering().from_peer(decide(), Peer(case), errand())
     assert (gathered.blocks, gathered.fallback) == (BLOCKS, None)
     assert case.answer(gathered) == case.alone()
+
+
+def test_a_peer_that_takes_too_long_is_salvaged_from(case: Case) -> None:
+    slow = Peer(case, error=CallAborted("peer"), blocks=(0, 1, 2))
+    late = Errand("00" * 16, StopFlag(), overrun=lambda: True)
+    gathered = case.gathering().from_peer(decide(), slow, late)
+    assert gathered.fallback is not None
+    assert (gathered.fallback.reason, gathered.fallback.kept_blocks) == ("overrun", 3)
+    assert case.answer(gathered) == case.alone()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -56,6 +57,9 @@ class Neighbours:
 
     def usable(self) -> list[PeerSource]:
         return self.sources
+
+    def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def failed(self, node: str, reason: str) -> None:
         self.failures.append(node)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
@@ -57,6 +58,9 @@ class Street:
 
     def usable(self) -> tuple[Peer, ...]:
         return self.peers
+
+    def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def failed(self, node: str, reason: str) -> None:
         self.failures.append(node)
