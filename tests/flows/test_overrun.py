@@ -49,16 +49,20 @@ def test_a_worker_that_pauses_for_seven_seconds_is_overrun_and_kept(pair: Loopba
     assert (receipt["decision"]["kind"], receipt["fallback"]) == ("remote_compute", None)
 
 
+def kill_under_load(fleet: LoopbackFleet) -> None:
+    with ThreadPoolExecutor(3) as clients:
+        asked = [clients.submit(fleet.head.complete, fresh_prompt(1500), max_tokens=2) for _ in range(3)]
+        wait_until(lambda: fleet.card("worker").load.running > 0 or any(one.done() for one in asked), "some load")
+        fleet.forget("worker")
+        fleet.end("worker")
+        assert all(one.result()[0].tokens for one in asked)
+
+
 @pytest.mark.slow
 def test_after_its_worker_was_killed_under_load_a_head_idles_at_rest(pair: LoopbackFleet) -> None:
     head = psutil.Process(pair.children["head"].pid)
     for _ in range(KILLS):
-        with ThreadPoolExecutor(3) as clients:
-            asked = [clients.submit(pair.head.complete, fresh_prompt(1500), max_tokens=2) for _ in range(3)]
-            wait_until(lambda: pair.card("worker").load.running > 0 or any(one.done() for one in asked), "some load")
-            pair.forget("worker")
-            pair.end("worker")
-            assert all(one.result()[0].tokens for one in asked)
+        kill_under_load(pair)
         pair.restart("worker")
     wait_until(lambda: pair.card("head").load.running == 0, "rest")
     before = head.cpu_times()
