@@ -2,7 +2,7 @@
 
 Nothing is hedged: while it waits the head computes nothing that it may throw away, since its one compute thread decodes
 for others. Giving up is cheap instead: the blocks that came are kept and the local prefill begins after them
-(``docs/adr/0007`` has the reasons). A worker whose progress says that it is worth waiting for is waited for, however long.
+(``docs/adr/0007`` has the reasons). A worker that is worth waiting for by its progress is waited for, however long.
 """
 
 from __future__ import annotations
