@@ -25,6 +25,7 @@ from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.publishing import Publisher, PublishRules
 from kakeya_ops.serving.receipt_file import ReceiptFile
 from kakeya_ops.serving.refused import serve_refused
 from kakeya_ops.serving.server import Server, Site, bind
@@ -76,6 +77,9 @@ def serve_head(
         fleet = Fleet(node, exchange, engine.runtime, {host: inventory.host(host).role for host in inventory.hosts})
         head = HeadService(node, engine, fleet, head_settings)
         closing.callback(head.close)
+        publisher = Publisher(node, fleet.usable, _publish_rules(inventory))
+        closing.callback(publisher.close)
+        head.publish = publisher.offer
         settings = _api_settings(inventory, api, node)
         closing.enter_context(keeping_receipts(head, receipts_path(inventory, node.id)))
         observatory = closing.enter_context(observing(head, fleet))
@@ -130,6 +134,10 @@ def _head_settings(startup: Startup) -> HeadSettings:
         concurrency=startup.inventory.model_serving.concurrency,
         queue=startup.host.queue,
     )
+
+
+def _publish_rules(inventory: Inventory) -> PublishRules:
+    return PublishRules(inventory.cache.replicas, inventory.prefill.min_tokens)
 
 
 def _api_settings(inventory: Inventory, api: Api, node: Node) -> ApiSettings:

@@ -92,8 +92,8 @@ class CacheSection(Section):
     """Tokens of a block, and of a step of every prefill: a power of two from 16 to 512."""
     pool_gb: Gigabytes = 4.0
     """Memory for each node's pool of blocks, in GiB."""
-    replicas: int = Field(default=1, ge=1, le=16)
-    """In how many peers' pools a finished prefix is kept."""
+    replicas: int = Field(default=1, ge=0, le=16)
+    """In how many peers' pools a finished prefix is kept, besides the head's own; 0: nothing is sent to peers."""
 
     @property
     def pool_bytes(self) -> int:

@@ -40,12 +40,14 @@ class Endpoint:
 class Timeouts:
     """How long to wait: for a connection, for the reply to a small request, and within a stream for the next bytes.
 
+    `stored_seconds` is for the reply to an upload, of which much may still be on its way when all of it is handed over.
     A stream may take as long as it likes, provided that something comes: workers send progress while they compute.
     """
 
     connect_seconds: float = 2.0
     reply_seconds: float = 10.0
     silence_seconds: float = 30.0
+    stored_seconds: float = 60.0
 
 
 DEFAULT_TIMEOUTS = Timeouts()

@@ -84,7 +84,7 @@ class SignedCalls:
         def body(headers: Mapping[str, str]) -> Iterable[Buffer]:
             return _encode_upload(FrameWriter(stream_key(caller.key, "up", nonce_of(headers))), header, parts)
 
-        return self._read_reply(Call("PUT", path, sign, body, self._timeouts.silence_seconds), kind, stop)
+        return self._read_reply(Call("PUT", path, sign, body, self._timeouts.stored_seconds), kind, stop)
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -29,6 +29,7 @@ class CounterName(StrEnum):
     TOKENS_COMPUTED_REMOTE = "tokens_computed_remote"
     BYTES_RECEIVED = "bytes_received"
     BYTES_PUBLISHED = "bytes_published"
+    BLOCKS_DROPPED = "blocks_dropped"
     IMPORT_SECONDS = "import_seconds"
     TRANSFER_SECONDS = "transfer_seconds"
     LOCAL_HITS = "local_hits"
@@ -64,6 +65,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.TOKENS_COMPUTED_REMOTE: "Prompt tokens that workers computed for this head.",
     CounterName.BYTES_RECEIVED: "Bytes of KV received from peers.",
     CounterName.BYTES_PUBLISHED: "Bytes of KV stored in peers' pools.",
+    CounterName.BLOCKS_DROPPED: "Blocks that were to be stored in peers' pools and were not, by reason.",
     CounterName.IMPORT_SECONDS: "Seconds spent placing KV, received or from the pool, into buffers.",
     CounterName.TRANSFER_SECONDS: "Seconds spent in streams of KV from peers.",
     CounterName.LOCAL_HITS: "Requests whose prefix was, in part at least, in this head's own pool.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from kakeya_ops.errors import EngineBusy, EngineDead, RemoteRequired
 from kakeya_ops.kv.hashing import tenant_key
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
+from kakeya_ops.serving.backlog import Chain
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.gather import Gathered, Gathering
@@ -57,7 +59,11 @@ class HeadSettings:
 class HeadService:
     """`kakeya_ops.serving.contract.Head`, over one engine and the fleet around it."""
 
+    publish: Callable[[Chain], None]
+    """Told of each prefix that is in the own pool; must return at once."""
+
     def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
+        self.publish = lambda chain: None
         self.model_id = settings.model_id
         self.text = engine.text
         bounds = [bound for bound in (engine.context_tokens, settings.context_tokens) if bound]
@@ -234,6 +240,9 @@ class HeadService:
         prompt = settled.prompt
         # Blocks come one by one, so that the first would be the first to go; but without it the others are of no use.
         self.node.pool.touch_prefix(prompt.key(*pair) for pair in prompt.layout.needed(prompt.blocks))
+        directive = settled.answer.request.directive
+        if not directive or "local" not in directive.modes:  # who wants to be alone leaves nothing with others
+            self.publish(Chain(prompt, prompt.blocks))
         return self.ledger.settle(settled)
 
     def _keep(self, prompt: Prompt) -> BlockSink:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,13 +11,15 @@ from pydantic import ValidationError
 
 from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.errors import PeerError
+from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.client import BlockArrival, OnBlock, OnProgress, PeerClient, PrefillCall, WantedBlock
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.estimates import Expected
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
-from kakeya_ops.wire.bodies import PrefillRequest, Progress
+from kakeya_ops.units import BlockHash
+from kakeya_ops.wire.bodies import LookupReply, PrefillRequest, Progress
 from kakeya_ops.wire.cards import Card
 
 
@@ -45,15 +47,28 @@ class PeerSource:
         """The peer's node id."""
         return self.card.node
 
+    @property
+    def capacity_bytes(self) -> int:
+        """The budget of its pool, as its card says."""
+        return self.card.pool.budget_bytes
+
     def source(self) -> PeerSource:
         """Itself: what is asked can also deliver."""
         return self
 
     def look_up(self, prompt: Prompt, stop: StopFlag) -> Candidate:
         """Ask what the peer holds of `prompt`. Raises `PeerError`, also when `stop` is set."""
-        with _bounded(self.node):
-            reply = self.client.lookup(self.identity, prompt.hashes[: prompt.blocks], stop)
+        reply = self.ask_held(prompt.hashes[: prompt.blocks], stop)
         return make_candidate(self.card, self.link, self.expected, reply.resume_blocks)
+
+    def ask_held(self, hashes: Sequence[BlockHash], stop: StopFlag) -> LookupReply:
+        """What its pool holds of these blocks. Raises `PeerError`, also when `stop` is set."""
+        with _bounded(self.node):
+            return self.client.lookup(self.identity, hashes, stop)
+
+    def store(self, parts: Sequence[tuple[PartKey, StoredPart]], stop: StopFlag) -> None:
+        """Have it keep `parts`, all or none. Raises `PeerError`, also when `stop` is set."""
+        self.client.put_blocks(self.identity, parts, stop)
 
     def fetch(self, order: Order, on_part: OnPart) -> Delivery:
         """Stream what the peer holds. Raises `PeerError`."""

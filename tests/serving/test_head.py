@@ -180,6 +180,15 @@ def test_what_the_worker_holds_is_imported_and_measures_the_link(town: Town) -> 
     assert town.counted(CounterName.REMOTE_JOBS) == 1
 
 
+def test_whoever_publishes_is_told_of_each_prefix_but_of_those_that_want_to_be_alone(town: Town) -> None:
+    told: list[tuple[str, int]] = []
+    town.head.publish = lambda chain: told.append((chain.prompt.request_id, chain.blocks))
+    first, _, third = (town.ask(120 + seed, *modes) for seed, modes in enumerate([("remote",), ("local",), ()]))
+    assert len(third.tokens()) == 6
+    first.tokens()
+    assert sorted(told) == sorted([(first.id, BLOCKS), (third.id, BLOCKS)])
+
+
 def test_a_forced_local_answer_uses_nothing(town: Town) -> None:
     town.ask(5, "remote").tokens()
     receipt = town.ask(5, "local").receipt()
