@@ -28,9 +28,10 @@ check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, l
 	$(BIN)/mypy --strict kakeya_ops
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed-dev ## Write docs/cli.md and docs/grafana.json anew from the commands and metrics themselves
+docs: $(VENV)/.installed-dev ## Write docs/cli.md, docs/doctor.md and docs/grafana.json anew from the commands and metrics themselves
 	$(BIN)/python -m kakeya_ops.cli.reference > docs/cli.md
 	$(BIN)/python -m kakeya_ops.front.grafana > docs/grafana.json
+	$(BIN)/python -m kakeya_ops.doctor.reference > docs/doctor.md
 
 constraints: ## Pin the newest versions that pyproject.toml admits
 	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev]' && \

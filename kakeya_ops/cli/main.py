@@ -17,6 +17,7 @@ from kakeya_ops.cli import (
     bench,
     demo,
     deploy,
+    doctor,
     explain,
     inventory,
     key,
@@ -161,6 +162,7 @@ app.command()(bench.bench)
 app.command()(demo.demo)
 app.command()(explain.explain)
 app.command()(memory.memory)
+app.command()(doctor.doctor)
 app.command()(deploy.deploy)
 app.command()(render.render)
 app.command()(service.rollback)

@@ -17,6 +17,7 @@ from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.model_sync import read_model
 from kakeya_ops.deploy.plan import HostPlan
+from kakeya_ops.doctor import Examination, Expected
 from kakeya_ops.errors import RemoteError
 from kakeya_ops.verify.head_client import HeadClient
 
@@ -105,6 +106,20 @@ def test_a_worker_that_cannot_reach_the_head_itself_is_told(fleet: Fleet) -> Non
     assert fleet.deploy("allens")["allens"].verdict == "done", fleet.notes[-20:]
     with fleet.hosts() as hosts:
         assert {check.verdict for check in CrossCheck(hosts).run(["head"])} == {"ok"}
+
+
+@pytest.mark.usefixtures("first")
+def test_the_doctor_finds_a_fleet_that_was_just_deployed_well(fleet: Fleet) -> None:
+    with fleet.hosts() as hosts:
+        expected = Expected(fleet.model_source, fleet.material().key_digest)
+        report = Examination(hosts, expected, None).run(["head", "allens"])
+    by_code = {(one.host, one.code): one for one in report.findings}
+    codes = ("ssh", "key", "service", "double-load", "port", "process", "node-id", "version", "identity")
+    unwell = [one for (host, code), one in by_code.items() if code in codes and one.verdict != "ok"]
+    assert not unwell
+    assert by_code["head", "process"].found == "the service itself reaches allens by loopback"
+    assert by_code["allens", "process"].found == "the service itself reaches head by loopback"
+    assert by_code["allens", "identity"].found.startswith("that of head, ")
 
 
 @pytest.mark.usefixtures("first")

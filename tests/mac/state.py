@@ -146,7 +146,16 @@ class MacState(Record):
     """Further names for sysctl, or other values."""
     sleep_minutes: int = 1
     on_ac_power: bool = True
+    filevault: bool = False
     firewall: bool = False
+    firewall_allows: tuple[str, ...] = ()
+    """Programs that the application firewall lets others connect to."""
+    clock_ahead_seconds: int = 0
+    mtu: dict[str, int] = {}  # noqa: RUF012 (each gets a copy)
+    """Of interfaces by name, where it is not 1500."""
+    bridge_address: str = "169.254.10.2"
+    routes: dict[str, str] = {}  # noqa: RUF012 (each gets a copy)
+    """The interface by which packets to an address leave; by default loopback's for 127/8, or else en0."""
 
     # What happened.
     disabled: dict[str, bool] = {}  # noqa: RUF012 (each gets a copy)

@@ -168,17 +168,42 @@ def _socketfilterfw(mac: MacState, arguments: list[str]) -> str:
     if "--getglobalstate" in arguments:
         return f"Firewall is {'enabled. (State = 1)' if mac.firewall else 'disabled. (State = 0)'} \n"
     if "--listapps" in arguments:
-        return "Total number of apps = 0 \n"
+        lines = [
+            f"{n} :  {path} \n             (Allow incoming connections) \n\n"
+            for n, path in enumerate(mac.firewall_allows, 1)
+        ]
+        return f"Total number of apps = {len(lines)} \n" + "".join(lines)
     raise Failure(1, "Must be root to change settings.")
 
 
-def _ifconfig(_: MacState, arguments: list[str]) -> str:
+def _fdesetup(mac: MacState, arguments: list[str]) -> str:
+    if arguments != ["status"]:
+        raise Failure(11, "fdesetup: this command must be run as root.")
+    return f"FileVault is {'On' if mac.filevault else 'Off'}.\n"
+
+
+def _date(mac: MacState, arguments: list[str]) -> str:
+    import time
+
+    return time.strftime(arguments[0].lstrip("+").replace("%s", str(int(time.time()) + mac.clock_ahead_seconds))) + "\n"
+
+
+def _route(mac: MacState, arguments: list[str]) -> str:
+    if arguments[:2] != ["-n", "get"]:
+        raise Failure(64, "usage: route [-nqv] command [[modifiers] args]")
+    address = arguments[-1]
+    interface = mac.routes.get(address, "lo0" if address.startswith("127.") else "en0")
+    return f"   route to: {address}\ndestination: {address}\n  interface: {interface}\n      flags: <UP,HOST,DONE>\n"
+
+
+def _ifconfig(mac: MacState, arguments: list[str]) -> str:
     blocks = {
         "lo0": "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384\n\tinet 127.0.0.1 netmask 0xff000000\n",
-        "en0": "en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu 1500\n"
+        "en0": f"en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu {mac.mtu.get('en0', 1500)}\n"
         "\tether 00:00:5e:00:53:01\n\tinet 192.0.2.10 netmask 0xffffff00 broadcast 192.0.2.255\n\tstatus: active\n",
-        "bridge0": "bridge0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu 1500\n"
-        "\tinet6 fe80::5e%bridge0 prefixlen 64 scopeid 0xc\n\tinet 169.254.10.2 netmask 0xffff0000\n\tstatus: active\n",
+        "bridge0": "bridge0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> "
+        f"mtu {mac.mtu.get('bridge0', 1500)}\n\tinet6 fe80::5e%bridge0 prefixlen 64 scopeid 0xc\n"
+        f"\tinet {mac.bridge_address} netmask 0xffff0000\n\tstatus: active\n",
     }
     names = [argument for argument in arguments if not argument.startswith("-")] or list(blocks)
     for name in names:
@@ -254,7 +279,9 @@ def _shasum(_: MacState, arguments: list[str]) -> str:
 
 
 TOOLS: dict[str, Callable[[MacState, list[str]], str]] = {
+    "date": _date,
     "df": _df,
+    "fdesetup": _fdesetup,
     "ifconfig": _ifconfig,
     "lsof": _lsof,
     "memory_pressure": memory_tools.memory_pressure,
@@ -262,6 +289,7 @@ TOOLS: dict[str, Callable[[MacState, list[str]], str]] = {
     "plutil": _plutil,
     "pmset": _pmset,
     "ps": memory_tools.ps,
+    "route": _route,
     "shasum": _shasum,
     "socketfilterfw": _socketfilterfw,
     "stat": bsd_stat.run,
