@@ -11,6 +11,7 @@ from kakeya_ops.errors import InputError, PeerRefused, PeerUnreachable, Signatur
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.connection import Answer, Call, Connections, Endpoint, StopFlag, Timeouts, translated
+from kakeya_ops.peer.room import Room
 from kakeya_ops.peer.stream import IncomingStream
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import BlockHash, NodeId
@@ -48,6 +49,7 @@ class SignedCalls:
         self._node = node
         self._caller = caller
         self._timeouts = timeouts
+        self._room = Room()
         self._connections = Connections(node, endpoint, timeouts)
 
     def ask(self, method: str, path: str, body: bytes, kind: type[R], stop: StopFlag) -> R:
@@ -65,7 +67,7 @@ class SignedCalls:
             key = stream_key(self._caller.key, "down", nonce_of(answer.sent))
             layout, hashes = blocks
             reader = FrameReader(key, layout, hashes=hashes, peer=self._node)
-            yield IncomingStream(self._node, answer.response, reader, stop)
+            yield IncomingStream(self._node, answer.response, reader, stop, self._room)
 
     def upload(
         self, path: str, identity: str, parts: Sequence[tuple[PartKey, StoredPart]], kind: type[R], stop: StopFlag

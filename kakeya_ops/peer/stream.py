@@ -6,11 +6,10 @@ import http.client
 from collections.abc import Iterator
 from typing import TypeVar
 
-import numpy as np
-
 from kakeya_ops.errors import InputError, PeerUnreachable, StreamCorrupt
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.peer.connection import StopFlag, translated
+from kakeya_ops.peer.room import Room
 from kakeya_ops.wire.bodies import ErrorBody
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameHead, FrameReader, FrameType
@@ -22,9 +21,13 @@ B = TypeVar("B", bound=WireBody)
 class IncomingStream:
     """The frames of one response. What they say is checked by the reader before anybody sees it."""
 
-    def __init__(self, peer: str, response: http.client.HTTPResponse, reader: FrameReader, stop: StopFlag) -> None:
+    def __init__(
+        self, peer: str, response: http.client.HTTPResponse, reader: FrameReader, stop: StopFlag, room: Room
+    ) -> None:
         self._peer = peer
         self._response = response
+        self._room = room
+        self._head = memoryview(bytearray(HEAD_BYTES))
         self._reader = reader
         self._stop = stop
 
@@ -51,21 +54,20 @@ class IncomingStream:
             raise StreamCorrupt(self._peer, error.message) from error
 
     def _read_frame(self) -> tuple[FrameHead, memoryview]:
-        head = self._reader.parse_head(self._read(HEAD_BYTES))
-        payload = self._read(head.length)
+        with translated(self._peer, self._stop):
+            self._fill(self._head)
+            head = self._reader.parse_head(self._head)
+            payload = self._room.take(head.length)
+            self._fill(payload)
         self._reader.check(head, payload)
         return head, payload
 
-    def _read(self, count: int) -> memoryview:
-        buffer = np.empty(count, np.uint8).data
-        filled = 0
-        with translated(self._peer, self._stop):
-            while filled < count:
-                got = self._response.readinto(buffer[filled:])
-                if not got:
-                    raise PeerUnreachable(self._peer, "the stream stopped before its end")
-                filled += got
-        return buffer
+    def _fill(self, buffer: memoryview) -> None:
+        while buffer:
+            got = self._response.readinto(buffer)
+            if not got:
+                raise PeerUnreachable(self._peer, "the stream stopped before its end")
+            buffer = buffer[got:]
 
     def _finish(self) -> None:
         """Read the end of the response itself, so that its connection can be used again."""

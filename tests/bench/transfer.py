@@ -1,10 +1,10 @@
 """Measures what a prefix takes from one node's pool to another's memory, against a raw TCP socket, and prints ratios.
 
-    python tests/bench/transfer.py [--megabytes N] [--rounds N] [--block-kilobytes N ...]
+    python tests/bench/transfer.py [--megabytes N] [--rounds N] [--block-kilobytes N ...] [--link-megabytes N]
 
 One process serves a pool over the peer protocol and plain bytes over TCP, another one receives: into no memory but the
 frames' own, and placed in MLX's memory as the head places an import. Both sides of a ratio run one right after the
-other. Each process gets a core of its own.
+other. Each process gets a core of its own. `--link-megabytes` holds both to what a link would carry in a second.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import multiprocessing
 import os
 import socket
+import struct
 import sys
 import threading
 import time
@@ -39,17 +40,21 @@ _HEADS = 4
 _LAYERS = 8
 _MIB = 2**20
 _TARGET = 0.8
+_MAX_PACING_RATE = 47
+"""Linux's SO_MAX_PACING_RATE, bytes per second."""
 
 
 def layout_of(block_bytes: int) -> KvLayout:
     """Full attention in which a block has about `block_bytes`, spread over the layers."""
     width = max(block_bytes // (2 * _LAYERS * _HEADS * _BLOCK_TOKENS * 4), 1)
     shape = (_HEADS, _BLOCK_TOKENS, width)
-    arrays = tuple(ArrayLayout(layer, slot, "float32", shape) for layer in range(_LAYERS) for slot in ("keys", "values"))
+    arrays = tuple(
+        ArrayLayout(layer, slot, "float32", shape) for layer in range(_LAYERS) for slot in ("keys", "values")
+    )
     return KvLayout(_BLOCK_TOKENS, ("KVCache",) * _LAYERS, (PartLayout("full", arrays),))
 
 
-def serve(pipe: Connection, block_bytes: int, blocks: int) -> None:
+def serve(pipe: Connection, block_bytes: int, blocks: int, link_bytes: int) -> None:
     """The sending process: a pool that is full, and a plain socket with as many bytes."""
     pin(0)
     layout = layout_of(block_bytes)
@@ -63,6 +68,9 @@ def serve(pipe: Connection, block_bytes: int, blocks: int) -> None:
     node = Node(NodeSettings(NodeId("cache"), "cache", TENANT, (KEY,)), pool, identity)
     with Served(node) as served, socket.create_server(("127.0.0.1", 0)) as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * _MIB)
+        if link_bytes:  # connections inherit it from the socket that they were accepted on
+            for listener in (raw, *served.listeners):
+                listener.setsockopt(socket.SOL_SOCKET, _MAX_PACING_RATE, struct.pack("Q", link_bytes))
         sending = threading.Thread(target=send_raw, args=(raw, bytes(blocks * part_bytes)), daemon=True)
         sending.start()
         pipe.send((served.port, raw.getsockname()[1]))
@@ -132,11 +140,11 @@ class Receiver:
         return self.total_bytes / (time.perf_counter() - began)
 
 
-def measure(block_bytes: int, total_bytes: int, rounds: int) -> list[Measure]:
+def measure(block_bytes: int, total_bytes: int, rounds: int, link_bytes: int) -> list[Measure]:
     """The lines for blocks of one size."""
     blocks = max(total_bytes // layout_of(block_bytes).parts[0].nbytes, 1)
     ours, theirs = multiprocessing.get_context("spawn").Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, block_bytes, blocks))
+    process = multiprocessing.get_context("spawn").Process(target=serve, args=(theirs, block_bytes, blocks, link_bytes))
     process.start()
     size = f"blocks of {block_bytes // 1024} KiB"
     names = ("fetched", "kept", "placed")
@@ -160,10 +168,11 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=128)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--block-kilobytes", type=int, action="append", default=[])
+    parser.add_argument("--link-megabytes", type=int, default=0, help="the rate of the link; 0: as fast as it goes")
     options = parser.parse_args()
     lines: list[Measure] = []
     for size in options.block_kilobytes or [64, 2944]:
-        lines += measure(size * 1024, options.megabytes * 10**6, options.rounds)
+        lines += measure(size * 1024, options.megabytes * 10**6, options.rounds, options.link_megabytes * 10**6)
     print(render_table(lines))
     return 0
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kakeya_ops.errors import PeerBusy, PeerError, PeerRefused, PeerUnreachable, StreamCorrupt
 from kakeya_ops.kv.pool import PartKey
 from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.peer.room import Room
 from kakeya_ops.peer.stream import IncomingStream, stored
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.bodies import ErrorBody, Progress
@@ -53,7 +54,7 @@ def receive(data: bytes, *, announced: int | None = None, chunked: bool = False)
         with http.client.HTTPResponse(ours) as response:
             response.begin()
             reader = FrameReader(STREAM_KEY, LAYOUT, hashes=HASHES, peer="peer")
-            for head, payload in IncomingStream("peer", response, reader, StopFlag()):
+            for head, payload in IncomingStream("peer", response, reader, StopFlag(), Room()):
                 yield head.type, bytes(payload)
             assert response.isclosed()
 

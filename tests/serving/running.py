@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import threading
 import time
 from collections.abc import Sequence
@@ -122,6 +123,11 @@ class Served:
         for client in self._clients:
             client.close()
         self.stop()
+
+    @property
+    def listeners(self) -> tuple[socket.socket, ...]:
+        """The sockets that take connections."""
+        return (self._listener,)
 
     def stop(self) -> None:
         """Stop serving; what is being answered may end."""
