@@ -17,6 +17,7 @@
     │   ├── PeerTimeout           connected, but silent for too long
     │   ├── PeerBusy              queue full; `retry_after_seconds`
     │   ├── PeerRefused           it answered with an error of its own
+    │   ├── TlsFailed             no connection by certificates that both sides accept; `reason`
     │   ├── ReleaseMismatch       it is of a release that this one does not understand
     │   └── StreamCorrupt         a frame whose form, checksum or signature is wrong
     ├── RemoteError (3)           another machine, reached by ssh, or this one as if it were
@@ -186,6 +187,21 @@ class PeerRefused(PeerError):
         self.code = code
 
 
+class TlsFailed(PeerError):
+    """No TLS connection that both sides accept, and none is made in clear.
+
+    `reason` is ``certificate_missing`` (this side has none), ``certificate_expired``, ``certificate_foreign`` (of no
+    authority of the fleet), ``certificate_wrong_node`` (of another node than was called), ``cleartext`` (the other side
+    does not speak TLS there) or ``tls`` for anything else.
+    """
+
+    reason = "tls"
+
+    def __init__(self, peer: str, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(peer, message, hint=hint)
+        self.reason = reason
+
+
 class ReleaseMismatch(PeerError):
     """The peer is of a release that this one does not understand; `what` says in what it shows."""
 
@@ -350,6 +366,7 @@ __all__ = [
     "RemoteRequired",
     "SignatureRejected",
     "StreamCorrupt",
+    "TlsFailed",
     "TransferFailed",
     "UnsupportedModel",
 ]

@@ -115,8 +115,7 @@ def write_fleet_key(path: Path) -> Secret:
     """
     key = new_fleet_key()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_new(path, key_lines(key))
+        write_new_secret(path, key_lines(key))
     except FileExistsError:
         raise EnvironmentFault(f"fleet key {path} exists, and a key is never replaced by itself") from None
     except OSError as error:
@@ -124,8 +123,12 @@ def write_fleet_key(path: Path) -> Secret:
     return key
 
 
-def _write_new(path: Path, data: bytes) -> None:
-    """Write to a file beside `path`, readable by its owner alone, and give it the name if nothing has it yet."""
+def write_new_secret(path: Path, data: bytes) -> None:
+    """Write to a file beside `path`, readable by its owner alone, and give it the name if nothing has it yet.
+
+    Folders above it are made. Raises `OSError`: `FileExistsError` if the name is taken.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -146,4 +149,5 @@ __all__ = [
     "read_fleet_keys",
     "read_keys",
     "write_fleet_key",
+    "write_new_secret",
 ]

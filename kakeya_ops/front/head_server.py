@@ -86,7 +86,7 @@ def serve_head(
         pages = closing.enter_context(make_pages(observatory, settings))
         app = make_openai_app(observatory.head, settings, [*pages, *network_routes(observatory, settings)])
         api_site = Site("api", app, [api_socket], observatory.stop, websockets=bool(pages))
-        server = Server([Site("peers", make_peer_app(node), startup.sockets), api_site])
+        server = Server([*startup.peer_sites(make_peer_app(node), node.counters), api_site])
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
         server.run(lambda: tell(f"head {node.id} is ready at http://{api.bind}:{api.port}"))
 

@@ -83,6 +83,7 @@ def _describe_link(head: str, one: Known, one_way: bool | None) -> dict[str, Any
         "one_way": one_way,
         "network": link.endpoint.network if link else None,
         "endpoint": str(link.endpoint) if link else None,
+        "security": link.endpoint.security if link else None,
         "rtt_seconds": link.rtt_seconds if link else None,
         "bytes_per_second": link.bytes_per_second if link else None,
         "error": link.last_error if link else "no endpoint is known",

@@ -87,6 +87,11 @@ class Inventory(Section):
         pool_gb = given.get("pool_gb") or self.cache.pool_gb
         return ResolvedHost.model_validate(merged | {"name": name, "pool_gb": pool_gb})
 
+    @property
+    def needs_tls(self) -> bool:
+        """Whether any endpoint of the fleet may not be spoken to in clear, so that every node needs a certificate."""
+        return any(not endpoint.in_clear for host in self.hosts.values() for endpoint in host.endpoints)
+
     def with_role(self, role: Role) -> tuple[ResolvedHost, ...]:
         """The hosts with `role`, in the inventory's order."""
         return tuple(self.host(name) for name, host in self.hosts.items() if host.role == role)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kakeya_ops.errors import PeerError, PeerTimeout, PeerUnreachable
+from kakeya_ops.certificates import Certificates
+from kakeya_ops.errors import PeerError, PeerTimeout, PeerUnreachable, TlsFailed
+from kakeya_ops.inventory.fields import is_loopback
+from kakeya_ops.peer.tls import refusal, secure, usable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -25,11 +29,25 @@ _RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a peer listens; `network` is its name for people."""
+    """Where a peer listens; `network` is its name for people.
+
+    It is spoken to by TLS, but for loopback and for what is said to carry clear text: `in_clear`.
+    """
 
     address: str
     port: int
     network: str = ""
+    in_clear: bool = field(default=False, compare=False)
+
+    @property
+    def tls(self) -> bool:
+        """Whether nothing but TLS is spoken there."""
+        return not (self.in_clear or is_loopback(self.address))
+
+    @property
+    def security(self) -> str:
+        """The same as a word: ``tls`` or ``clear``."""
+        return "tls" if self.tls else "clear"
 
     def __str__(self) -> str:
         host = f"[{self.address}]" if ":" in self.address else self.address
@@ -130,12 +148,18 @@ class Answer:
 
 
 class Connections:
-    """Keep-alive connections to one endpoint of one peer; each is used by one call at a time. Thread-safe."""
+    """Keep-alive connections to one endpoint of one peer; each is used by one call at a time. Thread-safe.
 
-    def __init__(self, peer: str, endpoint: Endpoint, timeouts: Timeouts) -> None:
+    `certificates` are this side's; without them nothing is reached that wants TLS.
+    """
+
+    def __init__(
+        self, peer: str, endpoint: Endpoint, timeouts: Timeouts, certificates: Certificates | None = None
+    ) -> None:
         self._peer = peer
         self._endpoint = endpoint
         self._timeouts = timeouts
+        self._certificates = certificates
         self._lock = threading.Lock()
         self._idle: list[_Connection] = []
 
@@ -172,16 +196,22 @@ class Connections:
             if idle is not None:
                 try:
                     return idle, _ask(idle, call, stop)
-                except ConnectionError:
+                except _BROKEN:
                     if stop.stopped:
                         raise
             fresh = self._connect()
             return fresh, _ask(fresh, call, stop)
 
     def _connect(self) -> _Connection:
+        certificates = usable(self._peer, self._certificates) if self._endpoint.tls else None
         connection = _Connection(self._endpoint.address, self._endpoint.port, timeout=self._timeouts.connect_seconds)
         try:
             connection.connect()
+            if certificates is not None:
+                connection.sock = secure(connection.sock, self._peer, certificates)
+        except TlsFailed:
+            connection.close()
+            raise
         except TimeoutError as error:
             seconds = self._timeouts.connect_seconds
             raise PeerUnreachable(self._peer, f"{self._endpoint} does not answer within {seconds:g} s") from error
@@ -210,6 +240,10 @@ class Connections:
             old.close()
 
 
+_BROKEN = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""What a connection raises that the other side has ended."""
+
+
 class _Connection(http.client.HTTPConnection):
     """A connection that knows when it was used last."""
 
@@ -223,7 +257,7 @@ class _Connection(http.client.HTTPConnection):
         """False if the server has closed it, or has sent what nobody asked for."""
         self.sock.setblocking(False)
         try:
-            self.sock.recv(1, socket.MSG_PEEK)
+            socket.socket.recv(self.sock, 1, socket.MSG_PEEK)  # TLS lets nobody peek into what it protects
         except BlockingIOError:
             return True
         except OSError:
@@ -236,11 +270,13 @@ def translated(peer: str, stop: StopFlag) -> Iterator[None]:
     """Turn what sockets and `http.client` raise into `PeerError`, or `CallAborted` when `stop` is the cause."""
     try:
         yield
-    except (OSError, http.client.HTTPException, PeerUnreachable) as error:
+    except (OSError, http.client.HTTPException, PeerUnreachable, TlsFailed) as error:
         if stop.stopped:
             raise CallAborted(peer) from error
-        if isinstance(error, PeerUnreachable):
+        if isinstance(error, PeerError):
             raise
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN):
+            raise refusal(peer, error) from error
         if isinstance(error, TimeoutError):
             raise PeerTimeout(peer, "sent nothing for too long") from error
         raise PeerUnreachable(peer, f"the connection broke: {_reason(error)}") from error
@@ -255,7 +291,7 @@ def _ask(connection: _Connection, call: Call, stop: StopFlag) -> Answer:
         link.settimeout(call.wait_seconds)
         try:
             connection.request(call.method, call.path, body=call.body(headers), headers=dict(headers))
-        except ConnectionError as broken:
+        except _BROKEN as broken:
             return Answer(headers, _early_answer(connection, broken), link)
         return Answer(headers, connection.getresponse(), link)
     except BaseException:
@@ -264,17 +300,20 @@ def _ask(connection: _Connection, call: Call, stop: StopFlag) -> Answer:
         raise
 
 
-def _early_answer(connection: _Connection, broken: ConnectionError) -> http.client.HTTPResponse:
+def _early_answer(connection: _Connection, broken: OSError) -> http.client.HTTPResponse:
     """What a peer said before it hung up on a body that it did not want; `broken` if it said nothing."""
     try:
         return connection.getresponse()
-    except (OSError, http.client.HTTPException):
+    except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, ssl.SSLError) and not isinstance(error, _BROKEN):
+            raise  # why it hung up
         raise broken from None
 
 
 def _shut_down(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
+        # Not that of an SSL socket, which would send in clear what another thread is just about to send.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _reason(error: Exception) -> str:

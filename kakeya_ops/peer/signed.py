@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from kakeya_ops.certificates import Certificates
 from kakeya_ops.errors import InputError, PeerRefused, PeerUnreachable, SignatureRejected, StreamCorrupt
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
@@ -33,13 +34,15 @@ R = TypeVar("R", bound=WireBody)
 
 @dataclass(frozen=True)
 class Caller:
-    """This node, as it presents itself. `key` is the fleet's, None in an unsigned fleet on loopback."""
+    """This node, as it presents itself. `key` is the fleet's, None in an unsigned fleet on loopback; without
+    `certificates` it reaches nothing that wants TLS."""
 
     node: NodeId
     epoch: int
     instance: str
     signer: NodeSigner
     key: Secret | None
+    certificates: Certificates | None = None
 
 
 class SignedCalls:
@@ -50,7 +53,7 @@ class SignedCalls:
         self._caller = caller
         self._timeouts = timeouts
         self._room = Room()
-        self._connections = Connections(node, endpoint, timeouts)
+        self._connections = Connections(node, endpoint, timeouts, caller.certificates)
 
     def ask(self, method: str, path: str, body: bytes, kind: type[R], stop: StopFlag) -> R:
         """The body of the reply."""

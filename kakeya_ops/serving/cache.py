@@ -13,7 +13,7 @@ from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
-from kakeya_ops.serving.server import Server, Site
+from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import exchanging, start_up
 from kakeya_ops.settings import expand_here
 
@@ -30,7 +30,7 @@ def serve_cache(
     identity = read_identity(identity_file or find_identity(inventory))
     startup = start_up(inventory, name, "cache")
     node = Node(startup.settings, BlockPool(startup.host.pool_bytes), identity)
-    server = Server([Site("peers", make_peer_app(node), startup.sockets)])
+    server = Server(startup.peer_sites(make_peer_app(node), node.counters))
     with exchanging(node, inventory):
         server.run(lambda: tell(f"cache {node.id} is ready at {startup.addresses}"))
 

@@ -48,6 +48,7 @@ class CounterName(StrEnum):
     FETCHES = "fetches"
     REQUESTS_REFUSED = "requests_refused"
     CARDS_UNREAD = "cards_unread"
+    CONNECTIONS_REFUSED = "connections_refused"
     # What a head does for its clients.
     REQUESTS = "requests"
     REQUESTS_FAILED = "requests_failed"
@@ -83,6 +84,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.FETCHES: "Fetches answered.",
     CounterName.REQUESTS_REFUSED: "Peer requests answered with an error, by its code.",
     CounterName.CARDS_UNREAD: "Cards of other nodes that this release cannot read, each time they come.",
+    CounterName.CONNECTIONS_REFUSED: "Connections to a TLS port that were not let in, by reason.",
     CounterName.REQUESTS: "Requests of clients that were taken up.",
     CounterName.REQUESTS_FAILED: "Requests of clients that ended without a whole answer, by reason.",
     CounterName.TOKENS_DECODED: "Tokens decoded for clients.",

@@ -63,7 +63,7 @@ class Exchange:
     def start(self) -> None:
         """Begin to exchange."""
         for ways in self._ways.values():
-            for way in filter(lambda way: way.usable, ways):
+            for way in ways:
                 thread = threading.Thread(target=self._watch, args=(way,), name=f"cards-{way.node}", daemon=True)
                 self._threads.append(thread)
                 thread.start()
@@ -167,13 +167,12 @@ class _Way:
     def __init__(self, caller: Node, node: NodeId, endpoint: InventoryEndpoint, standing: Standing) -> None:
         self.node = node
         self.priority = endpoint.priority
-        self.usable = endpoint.in_clear
-        self.endpoint = Endpoint(endpoint.address, endpoint.port, endpoint.network)
+        self.endpoint = Endpoint(endpoint.address, endpoint.port, endpoint.network, in_clear=endpoint.in_clear)
         self.client = PeerClient(node, self.endpoint, caller.caller, caller.identity.layout, _TIMEOUTS)
         self.name = f"{node} {self.endpoint}"
         self.estimate = LinkEstimate(standing.clock)
         self._standing = standing
-        self.error: str | None = _NOT_TRIED if self.usable else f"{self.endpoint} is not trusted with clear text"
+        self.error: str | None = _NOT_TRIED
 
     @property
     def fields(self) -> dict[str, str]:

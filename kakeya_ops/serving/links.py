@@ -36,6 +36,7 @@ class Link:
             "network": self.endpoint.network,
             "address": self.endpoint.address,
             "port": self.endpoint.port,
+            "security": self.endpoint.security,
             "rtt_seconds": self.rtt_seconds,
             "bytes_per_second": self.bytes_per_second,
             "last_error": self.last_error,

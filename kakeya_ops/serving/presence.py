@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import psutil
 
 from kakeya_ops import __version__
+from kakeya_ops.certificates import Certificates
 from kakeya_ops.kv.identity import WIRE_VERSION
 from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
@@ -34,13 +35,17 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NodeSettings:
-    """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback."""
+    """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback.
+
+    Without `certificates` it neither serves nor reaches what wants TLS.
+    """
 
     id: NodeId
     role: Role
     tenant: str
     keys: Sequence[Secret] = ()
     endpoints: Sequence[Endpoint] = ()
+    certificates: Certificates | None = None
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ class Presence(ABC):
     @property
     def caller(self) -> Caller:
         """How it presents itself to peers."""
-        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key)
+        certificates = self.settings.certificates
+        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key, certificates)
 
     def learn(self, known: CardsExchange) -> None:
         """Take over what is news in an exchange; what cannot be read of it is counted, and logged once."""

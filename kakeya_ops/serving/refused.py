@@ -44,7 +44,7 @@ class RefusedNode(Presence):
 def serve_refused(startup: Startup, reason: str, tell: Callable[[str], None], more: Sequence[Site] = ()) -> None:
     """Serve the node without its model until it is told to stop; `more` are sites besides that of the peers."""
     node = RefusedNode(startup.settings, reason)
-    sites = [Site("peers", make_refused_app(node), startup.sockets), *more]
+    sites = [*startup.peer_sites(make_refused_app(node), node.counters), *more]
     Server([site for site in sites if site.sockets]).run(
         lambda: tell(f"{node.role} {node.id} is up at {startup.addresses} WITHOUT its model: {node.reason}")
     )

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from kakeya_ops.errors import EnvironmentFault, KakeyaError
 from kakeya_ops.serving.draining import DRAIN_SECONDS
 from kakeya_ops.serving.http_protocol import BoundedProtocol
+from kakeya_ops.serving.tls_protocol import TlsDoor, TlsProtocol
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; clients give theirs up before."""
@@ -39,7 +40,8 @@ class Site:
     """One app and the sockets that it is served on.
 
     `on_stop` is called, perhaps more than once, when no more requests are to be taken: it ends what would go on for
-    ever, and must return at once. Only with `websockets` is the app asked for those.
+    ever, and must return at once. Only with `websockets` is the app asked for those; with `tls` nothing but TLS is
+    spoken.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Site:
     sockets: Sequence[socket.socket] = field(default_factory=tuple)
     on_stop: Callable[[], None] = lambda: None
     websockets: bool = False
+    tls: TlsDoor | None = None
 
 
 def bind(address: str, port: int) -> socket.socket:
@@ -154,6 +157,13 @@ class Server:
         self.stop()
 
 
+def _protocol(tls: TlsDoor | None) -> Callable[..., asyncio.Protocol]:
+    """What makes the protocol of a connection."""
+    if tls is None:
+        return BoundedProtocol
+    return lambda **options: TlsProtocol(tls, lambda: BoundedProtocol(**options))
+
+
 class _Interruptible:
     """An app whose requests may be cut off when the process ends; uvicorn would take that for a failure of the app."""
 
@@ -174,7 +184,7 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, site: Site, drain_seconds: int) -> None:
         config = uvicorn.Config(
             _Interruptible(site.app),
-            http=BoundedProtocol,
+            http=_protocol(site.tls),  # type: ignore[arg-type] # whatever makes a protocol will do
             ws="websockets-sansio" if site.websockets else "none",
             ws_max_size=_MESSAGE_BYTES,
             ws_per_message_deflate=False,

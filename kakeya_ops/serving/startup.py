@@ -9,14 +9,20 @@ import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from starlette.types import ASGIApp
+
+from kakeya_ops.certificates import Certificates, read_certificates
+from kakeya_ops.certificates.material import HINT
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.inventory.fields import is_loopback
 from kakeya_ops.inventory.sections import Endpoint as InventoryEndpoint
 from kakeya_ops.secret import Secret, read_fleet_keys
+from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.node import Node, NodeSettings
-from kakeya_ops.serving.server import address_of, bind
+from kakeya_ops.serving.server import Site, address_of, bind
+from kakeya_ops.serving.tls_protocol import TlsDoor
 from kakeya_ops.settings import expand_here
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Endpoint, Role
@@ -32,6 +38,21 @@ class Startup:
     host: ResolvedHost
     settings: NodeSettings
     sockets: Sequence[socket.socket]
+    tls_sockets: Sequence[socket.socket] = ()
+    """Those among `sockets` that speak nothing but TLS."""
+
+    def peer_sites(self, app: ASGIApp, counters: Counters) -> list[Site]:
+        """What serves `app` to the node's peers, in clear and by TLS; `counters` are the node's."""
+        clear = [listener for listener in self.sockets if listener not in self.tls_sockets]
+        sites = [Site("peers", app, clear)]
+        certificates = self.settings.certificates
+        if certificates is not None and self.tls_sockets:
+
+            def count(reason: str) -> None:
+                counters.add(CounterName.CONNECTIONS_REFUSED, reason=reason)
+
+            sites.append(Site("peers by TLS", app, self.tls_sockets, tls=TlsDoor(certificates.server, count)))
+        return sites
 
     @property
     def addresses(self) -> str:
@@ -46,9 +67,13 @@ def start_up(inventory: Inventory, name: str | None, role: Role) -> Startup:
     """
     host = _choose_host(inventory, name, role)
     keys = _read_keys(inventory, host)
-    endpoints = tuple(Endpoint(**endpoint.model_dump()) for endpoint in host.endpoints)
-    settings = NodeSettings(NodeId(host.name), role, inventory.fleet.tenant, keys, endpoints)
-    return Startup(inventory, host, settings, _bind_endpoints(host))
+    certificates = _read_certificates(inventory)
+    usable = _usable(host, certificates)
+    endpoints = tuple(Endpoint(**end.model_dump(), tls=not end.in_clear) for end in usable)
+    settings = NodeSettings(NodeId(host.name), role, inventory.fleet.tenant, keys, endpoints, certificates)
+    sockets = _bind_endpoints(usable)
+    tls = [listener for listener, in_clear in sockets.items() if not in_clear]
+    return Startup(inventory, host, settings, tuple(sockets), tls)
 
 
 @contextlib.contextmanager
@@ -87,14 +112,21 @@ def _read_keys(inventory: Inventory, host: ResolvedHost) -> tuple[Secret, ...]:
     return ()
 
 
-def _bind_endpoints(host: ResolvedHost) -> list[socket.socket]:
-    """A socket for each endpoint that may carry KV in clear; one whose address is not up is left out if others are."""
-    usable = _usable(host)
-    sockets: list[socket.socket] = []
+def _read_certificates(inventory: Inventory) -> Certificates | None:
+    """This node's, if the fleet has any. Raises `InputError` for those that cannot be used."""
+    key_file = inventory.fleet.key_file
+    return read_certificates(expand_here(key_file)) if key_file and inventory.needs_tls else None
+
+
+def _bind_endpoints(usable: Sequence[InventoryEndpoint]) -> dict[socket.socket, bool]:
+    """A socket for each endpoint, and whether it speaks clear text; one whose address is not up is left out if others
+    are."""
+    sockets: dict[socket.socket, bool] = {}
     absent: EnvironmentFault | None = None
-    for address, port in dict.fromkeys((endpoint.address, endpoint.port) for endpoint in usable):
+    places = {(endpoint.address, endpoint.port): endpoint.in_clear for endpoint in usable}
+    for (address, port), in_clear in places.items():
         try:
-            sockets.append(bind(address, port))
+            sockets[bind(address, port)] = in_clear
         except EnvironmentFault as error:
             if not _is_absent(error):
                 for listener in sockets:
@@ -107,13 +139,18 @@ def _bind_endpoints(host: ResolvedHost) -> list[socket.socket]:
     return sockets
 
 
-def _usable(host: ResolvedHost) -> list[InventoryEndpoint]:
-    usable = [endpoint for endpoint in host.endpoints if endpoint.in_clear]
+def _usable(host: ResolvedHost, certificates: Certificates | None) -> list[InventoryEndpoint]:
+    """The endpoints that can be served: without certificates, those that may carry clear text."""
+    usable = [endpoint for endpoint in host.endpoints if endpoint.in_clear or certificates is not None]
     if host.endpoints and not usable:
         raise InputError(
-            f"none of the endpoints of {host.name} may carry KV: they are neither trusted nor loopback",
-            hint="set trusted: true on a network that nobody else can listen on, such as a cable between two Macs",
+            f"none of the endpoints of {host.name} may carry KV in clear, and there is no certificate for TLS: "
+            "they are neither trusted nor loopback",
+            hint=f"{HINT}; or set trusted: true on a network that nobody else can listen on, such as a cable",
         )
+    for endpoint in host.endpoints:
+        if endpoint not in usable:
+            _logger.warning("%s port %d is not served: there is no certificate", endpoint.address, endpoint.port)
     return usable
 
 

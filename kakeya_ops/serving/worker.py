@@ -14,7 +14,7 @@ from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.refused import serve_refused
-from kakeya_ops.serving.server import Server, Site
+from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
 from kakeya_ops.settings import expand_here
 
@@ -34,7 +34,7 @@ def serve_worker(
     engine = load_engine(startup)
     try:
         node = make_worker(startup, engine)
-        server = Server([Site("peers", make_peer_app(node), startup.sockets)])
+        server = Server(startup.peer_sites(make_peer_app(node), node.counters))
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
         with exchanging(node, inventory):
             server.run(lambda: tell(f"worker {node.id} is ready at {startup.addresses}"))

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kakeya_ops.certificates import Certificates
 from kakeya_ops.errors import KakeyaError, PeerError, PeerRefused, PeerUnreachable
 from kakeya_ops.inventory import ResolvedHost
 from kakeya_ops.inventory.fields import is_unspecified
@@ -80,9 +81,9 @@ class NodeDoor:
 
 class _Way:
     def __init__(self, name: str, endpoint: InventoryEndpoint, caller: Caller) -> None:
-        here = Endpoint(endpoint.address, endpoint.port, endpoint.network)
+        here = Endpoint(endpoint.address, endpoint.port, endpoint.network, in_clear=endpoint.in_clear)
         self._name = name
-        self._open = OpenDoor(name, here)
+        self._open = OpenDoor(name, here, caller.certificates)
         self._signed = SignedCalls(NodeId(name), here, caller, TIMEOUTS)
 
     def ask(self, stop: StopFlag) -> PeerAnswer:
@@ -110,10 +111,10 @@ class _Way:
 class OpenDoor:
     """Unsigned GETs of small JSON documents at one endpoint."""
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
+    def __init__(self, name: str, endpoint: Endpoint, certificates: Certificates | None = None) -> None:
         self.endpoint = endpoint
         self._name = name
-        self._connections = Connections(name, endpoint, TIMEOUTS)
+        self._connections = Connections(name, endpoint, TIMEOUTS, certificates)
 
     def get(self, path: str, headers: Mapping[str, str], stop: StopFlag) -> tuple[int, dict[str, Any]]:
         """Status and JSON object of the answer. Raises `PeerError`."""
@@ -163,9 +164,9 @@ def api_endpoints(host: ResolvedHost) -> tuple[Endpoint, ...]:
         return ()
     port = host.api.port
     if not is_unspecified(host.api.bind):
-        return (Endpoint(host.api.bind, port, "api"),)
-    addresses = [end.address for end in usable_endpoints(host)] or [host.ssh_host]
-    return tuple(Endpoint(address, port, "api") for address in dict.fromkeys(addresses))
+        return (Endpoint(host.api.bind, port, "api", in_clear=True),)
+    addresses = [end.address for end in usable_endpoints(host) if end.in_clear] or [host.ssh_host]
+    return tuple(Endpoint(address, port, "api", in_clear=True) for address in dict.fromkeys(addresses))
 
 
 def _together(name: str, errors: Sequence[PeerError], none: str) -> PeerError:

@@ -28,7 +28,7 @@ class Endpoint(TellingBody):
     """Where a node listens for peers.
 
     Of several that work the fastest is used; the highest `priority` decides until their speed is known, and of those
-    that are about equally fast.
+    that are about equally fast. With `tls` nothing but TLS is spoken there; nodes of the first releases do not tell.
     """
 
     network: Name
@@ -36,6 +36,7 @@ class Endpoint(TellingBody):
     port: Annotated[int, Field(ge=1, le=65535)]
     priority: Annotated[int, Field(ge=-(2**31), lt=2**31)] = 0
     trusted: bool = False
+    tls: bool = False
 
 
 class Load(TellingBody):

@@ -31,6 +31,7 @@ from kakeya_ops.errors import (
     RemoteRequired,
     SignatureRejected,
     StreamCorrupt,
+    TlsFailed,
     TransferFailed,
     UnsupportedModel,
 )
@@ -52,6 +53,7 @@ STATUSES: dict[type[KakeyaError], tuple[int, str]] = {
     PeerTimeout: (504, "peer_timeout"),
     PeerBusy: (503, "peer_busy"),
     PeerRefused: (502, "peer_refused"),
+    TlsFailed: (502, "tls_failed"),
     ReleaseMismatch: (409, "release_mismatch"),
     StreamCorrupt: (400, "stream_corrupt"),
     RemoteError: (502, "remote_failed"),

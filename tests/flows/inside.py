@@ -15,7 +15,7 @@ from kakeya_ops.engine.prefill import PrefillJob
 from kakeya_ops.inventory import load_inventory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
-from kakeya_ops.serving.server import Server, Site
+from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import exchanging, start_up
 from kakeya_ops.serving.worker import load_engine, make_worker
 
@@ -30,7 +30,7 @@ def worker_inside(fleet: LoopbackFleet, name: str, disguise: Disguise = lambda e
     engine = load_engine(startup)
     try:
         node = make_worker(startup, cast(Engine, disguise(engine)))
-        server = Server([Site("peers", make_peer_app(node), startup.sockets)], drain_seconds=1)
+        server = Server(startup.peer_sites(make_peer_app(node), node.counters), drain_seconds=1)
         ready = threading.Event()
         thread = threading.Thread(target=server.run, args=(ready.set,), name=name)
         thread.start()

@@ -35,6 +35,7 @@ def test_links_say_what_the_way_is_worth() -> None:
         "to": "store",
         "up": True,
         "one_way": False,
+        "security": "clear",
         "network": "loopback",
         "endpoint": "127.0.0.1:5001",
         "rtt_seconds": 0.001,

@@ -22,6 +22,7 @@ from kakeya_ops.serving.node import Node, NodeSettings
 from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.server import Server, Site, address_of, bind
+from kakeya_ops.serving.tls_protocol import TlsDoor
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.cards import Endpoint as CardEndpoint
 from kakeya_ops.wire.signing import NodeSigner, new_nonce
@@ -96,11 +97,11 @@ def hash_prompt(identity: CacheIdentity, tokens: tuple[int, ...], tenant: str = 
 class Served:
     """`node` on a port of its own, in a thread, within a ``with``."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, tls: TlsDoor | None = None) -> None:
         self.node = node
         self._listener = bind("127.0.0.1", 0)
         self.port = address_of(self._listener)[1]
-        self._server = Server([Site("peers", make_peer_app(node), [self._listener])], drain_seconds=5)
+        self._server = Server([Site("peers", make_peer_app(node), [self._listener], tls=tls)], drain_seconds=5)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="served")
         self._clients: list[PeerClient] = []

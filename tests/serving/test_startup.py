@@ -5,17 +5,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 
+from kakeya_ops.certificates.material import authorities_path, certificate_path
 from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, parse_inventory
+from kakeya_ops.inventory.fields import is_loopback
 from kakeya_ops.secret import write_fleet_key
 from kakeya_ops.serving.exchange import Exchange
+from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.server import address_of
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
 from serving.running import DEADLINE_SECONDS, Served, make_cache
+from trust import AUTHORITY, NOW, write_certificate
 
 
 def at(port: int, address: str = "127.0.0.1", *, trusted: bool = False) -> dict[str, Any]:
@@ -135,3 +140,23 @@ def test_cards_go_to_every_host_of_the_inventory(tmp_path: Path) -> None:
         with exchanging(node, fleet) as exchange:
             assert isinstance(exchange, Exchange)
             assert exchange.wait_until(lambda: node.cards.card("peer") is not None, DEADLINE_SECONDS)
+
+
+def test_an_endpoint_that_nobody_may_listen_on_is_served_by_tls_where_there_is_a_certificate(tmp_path: Path) -> None:
+    write_fleet_key(tmp_path / "key")
+    authorities_path(tmp_path / "key").write_bytes(AUTHORITY.pem)
+    write_certificate(certificate_path(tmp_path / "key"), AUTHORITY.issue("w", (), NOW))
+    (port,) = choose_ports(1)
+    addresses = [one.address for many in psutil.net_if_addrs().values() for one in many if one.family is socket.AF_INET]
+    address = next((one for one in addresses if not is_loopback(one)), None)
+    if address is None:
+        pytest.skip("lacks network: this machine has no address but loopback")
+    fleet = inventory(tmp_path / "key", {"w": ("worker", [at(port), at(port, address)])})
+    startup = start_up(fleet, "w", "worker")
+    node = make_cache("w")
+    clear, tls = startup.peer_sites(make_peer_app(node), node.counters)
+    assert [address_of(listener)[0] for listener in clear.sockets] == ["127.0.0.1"]
+    assert [address_of(listener)[0] for listener in tls.sockets] == [address]
+    assert (clear.tls, tls.tls is not None) == (None, True)
+    assert [endpoint.tls for endpoint in startup.settings.endpoints] == [False, True]
+    close(startup)
