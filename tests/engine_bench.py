@@ -12,7 +12,9 @@ from typing import Any
 import mlx.core as mx
 
 from kakeya_ops.engine.assembly import Assembly
+from kakeya_ops.engine.batches import shared_weights_bytes
 from kakeya_ops.engine.contract import CacheSettings
+from kakeya_ops.engine.grouping import StepCost
 from kakeya_ops.engine.prefill import PrefillQueue, PrefillTask
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import StoredPart
@@ -33,6 +35,11 @@ class Bench:
     model: Any
     layout: KvLayout
     settings: CacheSettings
+
+    @property
+    def cost(self) -> StepCost:
+        """What a decode step of the model reads."""
+        return StepCost.of_layout(self.layout, shared_weights_bytes(self.model))
 
     def queue(self, *, together: int = 1) -> PrefillQueue:
         """An empty queue."""

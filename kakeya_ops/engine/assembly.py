@@ -19,7 +19,7 @@ from kakeya_ops.errors import EngineError
 from kakeya_ops.kv.layout import ITEM_BYTES, ArrayLayout, KvLayout, PartLayout
 
 _GROWTH_TOKENS = 256
-"""mlx-lm grows a `KVCache` in steps of this many rows; a buffer of another size would be copied at the first append."""
+"""mlx-lm grows a `KVCache` in steps of this many rows. There is room for one token more, since to grow is to copy."""
 _CARRIER = {4: mx.uint32, 2: mx.uint16}
 
 
@@ -85,7 +85,7 @@ class Assembly:
 
     def _rows(self, part: PartLayout) -> int:
         if part.window is None:
-            return -(-self.tokens // _GROWTH_TOKENS) * _GROWTH_TOKENS
+            return (self.tokens // _GROWTH_TOKENS + 1) * _GROWTH_TOKENS
         return min(self.tokens, part.sink + part.window)
 
     def _allocate(self, part: PartLayout, array: ArrayLayout) -> mx.array:

@@ -14,6 +14,7 @@ import mlx.core as mx
 
 from kakeya_ops.engine.admission import Admitted
 from kakeya_ops.engine.assembly import Assembly
+from kakeya_ops.engine.batches import shared_weights_bytes
 from kakeya_ops.engine.compute import ComputeThread
 from kakeya_ops.engine.contract import (
     BlockSink,
@@ -28,9 +29,11 @@ from kakeya_ops.engine.contract import (
     Ticket,
 )
 from kakeya_ops.engine.decode import Decoder, Sequence
+from kakeya_ops.engine.grouping import StepCost
 from kakeya_ops.engine.identify import load_weights, make_identity, read_runtime, read_tokenizer, trying
 from kakeya_ops.engine.layout_probe import probe_layout
 from kakeya_ops.engine.leaves import make_cache
+from kakeya_ops.engine.pace import Pace
 from kakeya_ops.engine.prefill import PrefillJob, PrefillQueue, PrefillTask
 from kakeya_ops.engine.rate import PrefillRate
 from kakeya_ops.engine.text import TextDoor
@@ -93,8 +96,10 @@ class Engine:
         self._on_death: Callable[[], None] = lambda: None
         self._prefills = PrefillQueue(loaded.model, self.layout, settings, together=admission.together)
         self._admitted = Admitted(admission.queue_limit, self._prefills.rate)
-        self._decoder = Decoder(loaded.model, frozenset(loaded.text.eos_token_ids))
-        thread.begin((self._decoder.step, self._prefills.step), self._test, self._end)
+        cost = StepCost.of_layout(self.layout, shared_weights_bytes(loaded.model))
+        self._decoder = Decoder(loaded.model, frozenset(loaded.text.eos_token_ids), cost)
+        pace = Pace(self._decoder, self._prefills)
+        thread.begin((pace.decode, pace.prefill), self._test, self._end)
 
     @classmethod
     def load(cls, path: Path, settings: CacheSettings, admission: Admission = Admission()) -> Engine:

@@ -1,4 +1,4 @@
-"""Prefill on the one absolute grid: chunks of `block_tokens`, one at a time, between decode steps.
+"""Prefill on the one absolute grid: chunks of `block_tokens`, one after the other, in pieces between decode steps.
 
 KV is bit-identical on two nodes only when both make the same calls, so every chunk ends at a multiple of the grid, and
 the prompt's last token is never part of one. A partial chunk (the end of a prompt) is computed but never exported.
@@ -7,18 +7,16 @@ the prompt's last token is never part of one. A partial chunk (the end of a prom
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import mlx.core as mx
-
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.blocks import seal_payloads, trace_block
+from kakeya_ops.engine.chunk import Chunk, Payloads
 from kakeya_ops.engine.contract import BlockSink, CacheSettings
-from kakeya_ops.engine.leaves import flatten, make_cache
+from kakeya_ops.engine.leaves import make_cache
 from kakeya_ops.engine.rate import PrefillRate
 from kakeya_ops.errors import KakeyaError
 from kakeya_ops.kv.layout import KvLayout
@@ -71,6 +69,7 @@ class PrefillTask:
     cancelled: bool = False
     position: int = field(init=False)
     cache: list[Any] | None = field(default=None, init=False, repr=False)
+    chunk: Chunk | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self.position = self.prefix.tokens if self.prefix else 0
@@ -92,7 +91,7 @@ class PrefillTask:
 
     def fail(self, error: Exception) -> None:
         """Give up."""
-        self.cache = self.prefix = None
+        self.cache = self.prefix = self.chunk = None
         self.on_failed(error)
 
 
@@ -115,15 +114,21 @@ class PrefillQueue:
         """Forget every task."""
         self._tasks.clear()
 
-    def step(self) -> bool:
-        """Compute one chunk of the task whose turn it is; False when there is nothing to do."""
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def step(self, budget_seconds: float | None = None) -> bool:
+        """Go on with the chunk of the task whose turn it is; False when there is nothing to do.
+
+        The whole chunk, or as much of it as `budget_seconds` have room for; a chunk that was begun is ended before
+        another task has its turn.
+        """
         self._drop_cancelled()
         if not self._tasks:
             return False
         task = self._tasks.popleft()
         try:
-            if not self._advance(task):
-                self._tasks.insert(self._together - 1, task)
+            self._advance(task, budget_seconds)
         except Exception as error:
             if not isinstance(error, KakeyaError):
                 _logger.exception("a prefill failed")
@@ -136,41 +141,48 @@ class PrefillQueue:
             self._tasks.remove(task)
             task.fail(Cancelled())
 
-    def _advance(self, task: PrefillTask) -> bool:
-        """Compute one chunk; True when there is no other."""
+    def _advance(self, task: PrefillTask, budget_seconds: float | None) -> None:
+        """Go on with the task's chunk, and put it back where it belongs unless that was the last."""
         if task.cache is None:
             task.cache = self._open(task.prefix)
             task.prefix = None
+        if task.chunk is None and task.remaining_tokens:
+            task.chunk = self._begin_chunk(task, task.cache)
+        if task.chunk:
+            if not task.chunk.advance(budget_seconds):
+                self._tasks.appendleft(task)
+                return
+            self._end_chunk(task, task.chunk)
         if task.remaining_tokens:
-            self._compute_chunk(task, task.cache)
-        if task.remaining_tokens:
-            return False
-        task.finish()
-        return True
+            self._tasks.insert(self._together - 1, task)
+        else:
+            task.finish()
 
     def _open(self, prefix: Assembly | None) -> list[Any]:
         if prefix is None:
             return make_cache(self._model, self._settings)
         return prefix.into_cache(self._model, self._settings)
 
-    def _compute_chunk(self, task: PrefillTask, cache: list[Any]) -> None:
+    def _begin_chunk(self, task: PrefillTask, cache: list[Any]) -> Chunk:
         size = self._layout.block_tokens
         block = task.position // size
         stop = min((block + 1) * size, task.end)
-        whole = stop - task.position == size
-        began = time.perf_counter()
-        self._model(mx.array([task.tokens[task.position : stop]]), cache=cache)
-        payloads = self._trace(task, cache, block) if whole and task.on_block else []
-        mx.eval([leaf.state for leaf in flatten(cache)], payloads)
-        if whole:
-            self.rate.observe(size, time.perf_counter() - began, task.position)
-        task.position = stop
-        if payloads and task.on_block:
-            task.on_block(block, seal_payloads(payloads))
-        if task.on_progress:
-            task.on_progress(stop)
+        exported = task.on_block and stop - task.position == size
+        trace = (lambda cache: self._trace(task, cache, block)) if exported else lambda cache: []
+        return Chunk(self._model, task.tokens[task.position : stop], cache, trace)
 
-    def _trace(self, task: PrefillTask, cache: list[Any], block: int) -> list[mx.array | None]:
+    def _end_chunk(self, task: PrefillTask, chunk: Chunk) -> None:
+        task.chunk = None
+        block = task.position // self._layout.block_tokens
+        if chunk.tokens == self._layout.block_tokens:
+            self.rate.observe(chunk.tokens, chunk.seconds, task.position)
+        task.position += chunk.tokens
+        if chunk.payloads and task.on_block:
+            task.on_block(block, seal_payloads(chunk.payloads))
+        if task.on_progress:
+            task.on_progress(task.position)
+
+    def _trace(self, task: PrefillTask, cache: list[Any], block: int) -> Payloads:
         last = task.end // self._layout.block_tokens - 1
         if task.keep_states is None:
             with_state = block == last or (block + 1) % _STATE_STRIDE_BLOCKS == 0

@@ -209,8 +209,11 @@ class _Reckoning:
         return max((self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers), default=0)
 
     def _joining_bytes(self) -> int:
-        """First the newcomer's cache beside its copy, then one layer of the old batch beside the new one."""
-        alone = sum(self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in self.shape.layers)
+        """First the newcomer's cache beside its copy, but for layers that keep every row: these are not copied. Later
+        one layer of the old batch beside the new one.
+        """
+        copied = [leaf for leaf in self.shape.layers if leaf.kind != "full" or self._kept is not None]
+        alone = sum(self._leaf_bytes(leaf, self._prefill_rows(leaf)) for leaf in copied)
         layer = max((self._leaf_bytes(leaf, self._decode_rows(leaf)) for leaf in self.shape.layers), default=0)
         return max(alone, 2 * self.load.concurrency * layer)
 
@@ -269,7 +272,7 @@ class _Reckoning:
 
     def _assembly_rows(self, leaf: LayerCache) -> int:
         window, tokens = self._window(leaf), self.load.context_tokens
-        return largest_full_rows(tokens, self.load.step) if window is None else min(tokens, window)
+        return largest_full_rows(tokens + 1, self.load.step) if window is None else min(tokens, window)
 
     def _leaf_bytes(self, leaf: LayerCache, rows: int) -> int:
         return leaf.state_bytes if leaf.kind == "state" else rows * leaf.row_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import mlx.core as mx
@@ -12,6 +13,7 @@ import pytest
 from engine_bench import Bench, Recorder, memory_comes_back_to, prompt
 from kakeya_ops.engine.contract import DecodeRequest, Sampling
 from kakeya_ops.engine.decode import Decoder, Sequence
+from kakeya_ops.engine.grouping import StepCost
 from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import EngineDead
 from listeners import Listener
@@ -25,9 +27,9 @@ END = 3
 class Desk:
     """A decoder and those who listen to it."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, cost: StepCost | None = None) -> None:
         self.bench = bench
-        self.decoder = Decoder(bench.model, frozenset({END}))
+        self.decoder = Decoder(bench.model, frozenset({END}), cost or bench.cost)
 
     def insert(self, tokens: tuple[int, ...], max_tokens: int, sampling: Sampling = GREEDY) -> Sequence:
         sequence = Sequence(DecodeRequest("r", tokens, max_tokens, sampling), Listener())
@@ -37,6 +39,10 @@ class Desk:
     def run(self) -> None:
         while self.decoder.step():
             pass
+
+    def step_until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            assert self.decoder.step()
 
 
 def heard(sequence: Sequence) -> Listener:
@@ -155,7 +161,7 @@ def test_who_is_cancelled_leaves_before_the_next_step_and_hears_of_it(llama: Ben
     expected = alone(llama, prompt(25), 8)
     desk = Desk(llama)
     leaving, staying = desk.insert(prompt(40), 100), desk.insert(prompt(25), 8)
-    desk.decoder.step()
+    desk.step_until(lambda: len(heard(leaving).tokens) == 1)
     leaving.cancel()
     leaving.cancel()
     assert len(desk.decoder) == 2
@@ -183,11 +189,14 @@ def test_who_cannot_join_leaves_the_others_alone(llama: Bench) -> None:
     desk = Desk(replace(llama, model=recorder))
     staying = desk.insert(prompt(25), 8)
     joining = llama.prefill(prompt(12))
-    recorder.fails = lambda calls: True
-    with pytest.raises(RuntimeError):
-        desk.decoder.insert(Sequence(DecodeRequest("r", prompt(13), 8), Listener()), joining)
-    recorder.fails = lambda calls: False
+    desk.decoder.step()
+    begun = len(recorder.chunks)
+    recorder.fails = lambda calls: calls == begun + 3  # two steps of who stays, then the newcomer's first
+    sequence = Sequence(DecodeRequest("r", prompt(13), 8), Listener())
+    desk.decoder.insert(sequence, joining)
     desk.run()
+    assert isinstance(heard(sequence).error, RuntimeError)
+    assert heard(sequence).ends == 1
     assert heard(staying).tokens == expected
 
 
@@ -212,3 +221,71 @@ def test_a_full_house_gives_its_memory_back(llama: Bench) -> None:
     desk.run()
     assert all(heard(sequence).ended for sequence in sequences)
     assert memory_comes_back_to(before + 20_000)
+
+
+def separate(groups: list[list[int]]) -> bool:
+    return len(groups) > 1 and max(len(group) for group in groups) > 1
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt_oss"])
+def test_rows_of_very_different_length_are_decoded_apart_with_the_tokens_that_each_has_alone(
+    bench_of: MakeBench, family: str
+) -> None:
+    bench = bench_of(family)
+    prompts = [prompt(length, seed=length) for length in (5, 40, 300, 400, 9)]
+    expected = [alone(bench, tokens, 25) for tokens in prompts]
+    # Weights so small that every row pays for its padding.
+    desk = Desk(bench, replace(bench.cost, group_bytes=int(bench.cost.row_bytes(100))))
+    sequences = [desk.insert(tokens, 25) for tokens in prompts]
+    seen: list[list[list[int]]] = []
+    while desk.decoder.step():
+        seen.append(desk.decoder.groups)
+    assert [heard(sequence).tokens for sequence in sequences] == expected
+    assert any(separate(groups) for groups in seen)
+    assert not any(max(group) - min(group) > 150 for groups in seen for group in groups)
+
+
+def test_rows_of_like_length_end_in_one_batch(llama: Bench) -> None:
+    desk = Desk(llama)
+    for seed in range(4):
+        desk.insert(prompt(30, seed=seed), 200)
+    desk.step_until(lambda: [len(group) for group in desk.decoder.groups] == [4])
+
+
+def test_a_batch_is_divided_when_its_longest_row_costs_the_others_too_much(llama: Bench) -> None:
+    desk = Desk(llama, StepCost(10**15, ((1.0, None),)))
+    sequences = [desk.insert(prompt(length), 60) for length in (400, 20, 20)]
+    desk.step_until(lambda: [len(group) for group in desk.decoder.groups] == [3])
+    desk.decoder._cost = StepCost(100, ((1.0, None),))
+    desk.step_until(lambda: [len(group) for group in desk.decoder.groups] == [2, 1])
+    desk.run()
+    assert heard(sequences[0]).tokens == alone(llama, prompt(400), 60)
+    assert heard(sequences[1]).tokens == heard(sequences[2]).tokens == alone(llama, prompt(20), 60)
+
+
+def test_newcomers_do_not_come_one_upon_the_other(llama: Bench) -> None:
+    desk = Desk(llama)
+    desk.insert(prompt(9), 200)
+    desk.decoder.step()
+    for seed in range(3):
+        desk.insert(prompt(20, seed=seed), 200)
+    rows = []
+    while len(rows) < 20:
+        desk.decoder.step()
+        rows.append(sum(len(group) for group in desk.decoder.groups))
+    assert rows[-1] == 4
+    changes = [later - earlier for earlier, later in pairwise(rows)]
+    assert max(changes) == 1
+    assert all(not (first and second) for first, second in pairwise(changes))
+
+
+def test_who_is_cancelled_before_joining_never_joins(llama: Bench) -> None:
+    desk = Desk(llama)
+    staying, leaving = desk.insert(prompt(25), 8), desk.insert(prompt(40), 100)
+    assert len(desk.decoder) == 2
+    desk.decoder.step()
+    leaving.cancel()
+    desk.run()
+    assert isinstance(heard(leaving).error, Cancelled)
+    assert (heard(leaving).tokens, heard(leaving).ends) == ([], 1)
+    assert heard(staying).tokens == alone(llama, prompt(25), 8)

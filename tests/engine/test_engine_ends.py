@@ -25,10 +25,10 @@ LONG = 40 * BLOCK_TOKENS
 def kill(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the next decode step fail as a broken driver would."""
 
-    def fail() -> None:
+    def fail(batch: Any) -> None:
         raise RuntimeError("no such kernel")
 
-    monkeypatch.setattr(engine._decoder._batch, "next", fail)
+    monkeypatch.setattr(engine._decoder, "_advance", fail)
 
 
 @pytest.mark.parametrize("stage", ["waiting", "prefilling", "decoding", "ended", "at once"])

@@ -36,8 +36,8 @@ def kinds(changes: tuple[Change, ...]) -> dict[str, Change]:
 
 
 def test_each_way_out_has_its_number(qwen: ModelShape) -> None:
-    # 16 GiB of weights, 4 conversations of 3 GiB, and a pool of 4 GiB, in 34 GiB of working set.
-    question = Question(qwen, HEAD, mac(64, 34.0))
+    # 16 GiB of weights, 4 conversations of 3 GiB, and a pool of 4 GiB, in 31 GiB of working set.
+    question = Question(qwen, HEAD, mac(64, 31.0))
     found = kinds(advise(question))
     assert question.judge().answer == "does not fit"
     assert set(found) >= {"context", "concurrency", "window", "wired limit", "cache peer"}

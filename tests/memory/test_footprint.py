@@ -132,9 +132,9 @@ def test_a_head_has_all_conversations_and_a_worker_one_prompt(shapes: Shapes) ->
     head = estimate(shape, Workload("head", 8192, 4))
     worker = estimate(shape, Workload("worker", 8192, 4))
     assert need(worker, "KV") == 8192 * 131_072
-    assert need(worker, "waiting prefixes") == 3 * 8192 * 131_072
+    assert need(worker, "waiting prefixes") == 3 * (8192 + 256) * 131_072
     assert need(head, "KV") == 4 * (8192 + 255) * 131_072
-    assert need(head, "received blocks") == 4 * 8192 * 131_072
+    assert need(head, "received blocks") == 4 * (8192 + 256) * 131_072
     assert need(estimate(shape, Workload("head", 8192, 4, pool_bytes=5 * GIB)), "received blocks") == 0
     assert {term.name for term in head.terms if not term.on_gpu} == {"received blocks", "process"}
 

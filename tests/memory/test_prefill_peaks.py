@@ -13,6 +13,7 @@ import pytest
 from family_runs import uncompiled
 from kakeya_ops.engine.contract import CacheSettings, DecodeRequest
 from kakeya_ops.engine.decode import Decoder, Sequence
+from kakeya_ops.engine.grouping import StepCost
 from kakeya_ops.engine.layout_probe import probe_layout
 from kakeya_ops.engine.leaves import flatten, make_cache
 from kakeya_ops.engine.prefill import PrefillQueue, PrefillTask
@@ -26,6 +27,8 @@ from memory.published import CONFIGS, headers, publish
 from memory.real_models import held_bytes, load, run, write_model
 
 GB = 1e9
+TOGETHER = StepCost(10**15, ())
+"""All rows in one batch, whatever their lengths."""
 TOKENS, BLOCK_TOKENS = 1152, 128
 HEADS = {"num_attention_heads": 16, "num_key_value_heads": 2, "head_dim": 8}
 SLIDING = {"sliding_window": 128, "sliding_window_pattern": 2}
@@ -137,18 +140,20 @@ def test_a_batch_takes_what_conversations_are_said_to(
 ) -> None:
     model, shape = real(name)
     settings = CacheSettings(BLOCK_TOKENS, 4, window)
-    decoder = Decoder(model, frozenset())
-    tokens, answers = 256 + 1, 3
+    decoder = Decoder(model, frozenset(), TOGETHER)
+    tokens = 256 + 1
     with uncompiled():
         for number in range(3):
             cache = make_cache(model, settings)
             run(model, cache, tokens - 1, BLOCK_TOKENS)
-            request = DecodeRequest(str(number), (1,) * tokens, answers + 1)
+            request = DecodeRequest(str(number), (1,) * tokens, 100)
             decoder.insert(Sequence(request, lambda event: None), cache)
-        for _ in range(answers):
+            del cache
+        while [len(group) for group in decoder.groups] != [3]:
             decoder.step()
-    batch = decoder._batch.prompt_cache
-    load = Workload("head", tokens + answers, 3, BLOCK_TOKENS, 4, window)
+        decoder.step()
+    batch, longest = decoder._batches[0].prompt_cache, max(decoder.groups[0])
+    load = Workload("head", longest, 3, BLOCK_TOKENS, 4, window)
     said = next(term.nbytes for term in estimate(shape, load).terms if term.name == "KV")
     held = held_bytes(batch)
     slack = sum(leaf.row_bytes for leaf in shape.layers) * (3 * 256 + BLOCK_TOKENS)
@@ -162,7 +167,7 @@ def test_the_peak_of_a_whole_head_is_within_what_is_said(window: int | None, tmp
     path = write_model(tmp_path, base("llama", 4, num_key_value_heads=4, head_dim=64), float32=True)
     model, shape = load(path), read_shape(path)
     settings, tokens = CacheSettings(64, 4, window), 700
-    decoder = Decoder(model, frozenset())
+    decoder = Decoder(model, frozenset(), TOGETHER)
     queue = PrefillQueue(model, probe_layout(model, settings), settings, together=1)
 
     def join(cache: list[Any]) -> None:
@@ -176,11 +181,13 @@ def test_the_peak_of_a_whole_head_is_within_what_is_said(window: int | None, tmp
     with uncompiled():
         while queue.step():
             decoder.step()
+        while [len(group) for group in decoder.groups] != [3]:
+            decoder.step()
         decoder.step()
-    assert len(decoder) == 3
     peak = shape.weights_bytes + mx.get_peak_memory() - before
     said = estimate(shape, Workload("head", tokens + 50, 3, 64, 4, window), CPU).gpu_bytes
-    assert peak <= said <= 1.25 * peak
+    # Said is what padding would take besides; here all are of one length.
+    assert peak <= said <= 1.5 * peak
 
 
 # Ladders of peaks on Metal. Sources and what was fitted after the fact are in docs/memory.md.
