@@ -117,12 +117,12 @@ def test_a_running_answer_goes_on_while_a_prompt_is_prefilled(open_engine: OpenE
 def test_the_queue_is_bounded_and_says_how_long_it_is(open_engine: OpenEngine) -> None:
     engine = open_engine(queue_limit=2)
     ask(engine, prompt(LONG)).wait_for_end()
-    rate = engine.measured.tokens_per_second
-    assert rate
+    curve = engine.measured.curve
+    assert curve
     gate = Gate(engine)
     running = [ask(engine, prompt(LONG)) for _ in range(2)]
     assert engine.queued == 2
-    assert engine.queue_seconds() == pytest.approx(2 * (LONG - 1) / rate)
+    assert engine.queue_seconds() == pytest.approx(2 * curve.seconds(0, LONG - 1))
     with pytest.raises(EngineBusy) as refused:
         ask(engine, prompt(5))
     assert refused.value.retry_after_seconds == pytest.approx(max(engine.queue_seconds(), 1.0))
