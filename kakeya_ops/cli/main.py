@@ -19,6 +19,7 @@ from kakeya_ops.cli import (
     deploy,
     doctor,
     explain,
+    init,
     inventory,
     key,
     lock,
@@ -160,6 +161,7 @@ def root(
 
 app.command()(bench.bench)
 app.command()(demo.demo)
+app.command()(init.init)
 app.command()(explain.explain)
 app.command()(memory.memory)
 app.command()(doctor.doctor)

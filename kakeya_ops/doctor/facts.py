@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 from kakeya_ops.doctor.script import PORT_SECONDS, arguments, make_script
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.http import base_url
+from kakeya_ops.observe.interfaces import Interface, parse_interfaces
 from kakeya_ops.observe.state import Fact, Unknown
 from kakeya_ops.probes import Finding as Probed
 from kakeya_ops.probes import parse_findings
@@ -19,17 +20,7 @@ from kakeya_ops.remote.runner import Runner
 T = TypeVar("T")
 
 _MISSING = Probed(-1, b"")
-_INTERFACE = re.compile(r"^(\w+): .*?\bmtu (\d+)[^\n]*\n((?:[ \t][^\n]*\n?)*)", re.MULTILINE)
-_ADDRESS = re.compile(r"^\s*inet6? ([^\s%]+)", re.MULTILINE)
 _ALLOWED = re.compile(r"^\s*\d+ *:\s*(/\S.*?)\s*\n\s*\( *Allow", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Interface:
-    """A network interface: the longest packet it takes, in bytes, and its addresses without zones."""
-
-    mtu_bytes: int
-    addresses: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -103,7 +94,7 @@ def _read(
         kept_awake=bool(re.search(r"PreventUserIdleSystemSleep\s+1", awake)),
         firewall=_fact(probed, "firewall", lambda text: "State = 0" not in text),
         allowed=frozenset(_ALLOWED.findall(probed.get("firewall_apps", _MISSING).text)),
-        interfaces=dict(_interfaces(probed.get("interfaces", _MISSING).text)),
+        interfaces=parse_interfaces(probed.get("interfaces", _MISSING).text),
         ways=tuple(_way(probed, number, *target) for number, target in enumerate(targets)),
     )
 
@@ -131,11 +122,6 @@ def _sleep_minutes(text: str) -> int:
     if match is None:
         raise ValueError(text)
     return int(match[1])
-
-
-def _interfaces(text: str) -> Iterator[tuple[str, Interface]]:
-    for name, mtu, lines in _INTERFACE.findall(text):
-        yield name, Interface(int(mtu), frozenset(_ADDRESS.findall(lines)))
 
 
 def _way(probed: Mapping[str, Probed], number: int, node: str, endpoint: Endpoint) -> Way:
@@ -166,4 +152,4 @@ _CURL_REASONS = {
 }
 
 
-__all__ = ["HostFacts", "Interface", "Way", "read_facts"]
+__all__ = ["HostFacts", "Way", "read_facts"]

@@ -78,13 +78,20 @@ def start_up(inventory: Inventory, name: str | None, role: Role) -> Startup:
 
 @contextlib.contextmanager
 def exchanging(node: Node, inventory: Inventory) -> Iterator[Exchange]:
-    """Cards are exchanged with every host of the inventory within it."""
+    """Within it cards are exchanged with every host of the inventory, and the node is announced if that is wanted."""
     exchange = Exchange(node, {NodeId(name): inventory.host(name).endpoints for name in inventory.hosts})
     exchange.start()
     try:
-        yield exchange
+        with _announcing(node) if inventory.host(node.id).announce else contextlib.nullcontext():
+            yield exchange
     finally:
         exchange.stop()
+
+
+def _announcing(node: Node) -> contextlib.AbstractContextManager[None]:
+    from kakeya_ops.serving.announcing import announcing  # its library is only there for this
+
+    return announcing(node)
 
 
 def _choose_host(inventory: Inventory, name: str | None, role: Role) -> ResolvedHost:

@@ -9,9 +9,10 @@ from typing import Any
 from deploy.states import FakeModel, bare, planner, settled
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.doctor import Examination, Expected, Finding, Report
-from kakeya_ops.doctor.facts import HostFacts, Interface
+from kakeya_ops.doctor.facts import HostFacts
 from kakeya_ops.doctor.patient import Patient
 from kakeya_ops.inventory import Inventory, parse_inventory
+from kakeya_ops.observe.interfaces import Interface
 from kakeya_ops.observe.state import HostState
 from kakeya_ops.remote.local_runner import LocalRunner
 
@@ -37,7 +38,7 @@ HEALTHY = HostFacts(
     kept_awake=False,
     firewall=False,
     allowed=frozenset(),
-    interfaces={"bridge0": Interface(1500, frozenset({"169.254.10.2"}))},
+    interfaces={"bridge0": Interface(1500, ("169.254.10.2",))},
     ways=(),
 )
 

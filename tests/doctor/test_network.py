@@ -8,11 +8,12 @@ import pytest
 
 from deploy.states import bare, card, planner, settled
 from doctor.patients import HEALTHY, in_fleet, patient
-from kakeya_ops.doctor.facts import HostFacts, Interface, Way
+from kakeya_ops.doctor.facts import HostFacts, Way
 from kakeya_ops.doctor.finding import Finding
 from kakeya_ops.doctor.network import check_network
 from kakeya_ops.doctor.patient import Patient
 from kakeya_ops.inventory import Endpoint
+from kakeya_ops.observe.interfaces import Interface
 from kakeya_ops.observe.state import Unknown
 from kakeya_ops.wire.cards import CardLink
 
@@ -21,7 +22,7 @@ CABLE = Endpoint(network="thunderbolt", address="169.254.10.2", port=53051, trus
 
 def to_allens(refusal: str | None = None, interface: str | Unknown = "bridge0", mtu: int = 1500) -> HostFacts:
     ways = (Way("allens", CABLE, interface, refusal),)
-    return replace(HEALTHY, interfaces={"bridge0": Interface(mtu, frozenset())}, ways=ways)
+    return replace(HEALTHY, interfaces={"bridge0": Interface(mtu, ())}, ways=ways)
 
 
 def look(one: Patient, code: str, **others: Patient) -> list[Finding]:

@@ -196,6 +196,39 @@ def _route(mac: MacState, arguments: list[str]) -> str:
     return f"   route to: {address}\ndestination: {address}\n  interface: {interface}\n      flags: <UP,HOST,DONE>\n"
 
 
+def _hostname(mac: MacState, arguments: list[str]) -> str:
+    return "mac.local\n"
+
+
+def _ping(mac: MacState, arguments: list[str]) -> str:
+    """Only loopback answers, and other addresses of the bridge."""
+    address = arguments[-1]
+    if not address.startswith(("127.", mac.bridge_address.rpartition(".")[0])):
+        raise Failure(2, "Request timeout for icmp_seq 0")
+    return f"--- {address} ping statistics ---\nround-trip min/avg/max/stddev = 0.301/0.512/0.700/0.100 ms\n"
+
+
+def _nc(mac: MacState, arguments: list[str]) -> str:
+    """Listen once and pass on what comes, or pass standard input on to a listener."""
+    import socket
+    import sys
+
+    if arguments[0] == "-l":
+        with socket.create_server(("0.0.0.0", int(arguments[1]))) as server:
+            connection, _ = server.accept()
+        with connection:
+            while connection.recv(2**20):
+                pass
+        return ""
+    try:
+        with socket.create_connection((arguments[-2], int(arguments[-1])), 5) as connection:
+            while data := sys.stdin.buffer.read(2**20):
+                connection.sendall(data)
+    except OSError as error:
+        raise Failure(1, str(error)) from None
+    return ""
+
+
 def _ifconfig(mac: MacState, arguments: list[str]) -> str:
     blocks = {
         "lo0": "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384\n\tinet 127.0.0.1 netmask 0xff000000\n",
@@ -282,10 +315,13 @@ TOOLS: dict[str, Callable[[MacState, list[str]], str]] = {
     "date": _date,
     "df": _df,
     "fdesetup": _fdesetup,
+    "hostname": _hostname,
     "ifconfig": _ifconfig,
     "lsof": _lsof,
     "memory_pressure": memory_tools.memory_pressure,
+    "nc": _nc,
     "osascript": memory_tools.osascript,
+    "ping": _ping,
     "plutil": _plutil,
     "pmset": _pmset,
     "ps": memory_tools.ps,
