@@ -27,6 +27,7 @@ class CounterName(StrEnum):
     TOKENS_REUSED = "tokens_reused"
     TOKENS_COMPUTED_LOCAL = "tokens_computed_local"
     TOKENS_COMPUTED_REMOTE = "tokens_computed_remote"
+    TRANSFERS_RESUMED = "transfers_resumed"
     BYTES_RECEIVED = "bytes_received"
     BYTES_PUBLISHED = "bytes_published"
     BLOCKS_DROPPED = "blocks_dropped"
@@ -64,6 +65,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.TOKENS_REUSED: "Prompt tokens that were not computed again.",
     CounterName.TOKENS_COMPUTED_LOCAL: "Prompt tokens that this head computed.",
     CounterName.TOKENS_COMPUTED_REMOTE: "Prompt tokens that workers computed for this head.",
+    CounterName.TRANSFERS_RESUMED: "Peers that failed in mid-stream and whose rest another peer delivered, by reason.",
     CounterName.BYTES_RECEIVED: "Bytes of KV received from peers.",
     CounterName.BYTES_PUBLISHED: "Bytes of KV stored in peers' pools.",
     CounterName.BLOCKS_DROPPED: "Blocks that were to be stored in peers' pools and were not, by reason.",

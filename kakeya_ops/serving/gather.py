@@ -1,12 +1,15 @@
-"""Bring a prompt's prefix together: from the head's own pool, and from one peer while it still computes.
+"""Bring a prompt's prefix together: from the head's own pool, and from a peer while it still computes, or from all that
+hold it.
 
-Whatever goes wrong with the peer ends in a local prefill that starts after the blocks which did arrive.
+Whatever goes wrong with peers ends in a local prefill that starts after the blocks which did arrive.
 """
 
 from __future__ import annotations
 
+import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.engine import Engine
@@ -15,9 +18,10 @@ from kakeya_ops.errors import PeerError, StreamCorrupt
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted
 from kakeya_ops.serving.holdings import Holdings
+from kakeya_ops.serving.joint_fetch import JointFetch, Offer
 from kakeya_ops.serving.patience import Overrun
 from kakeya_ops.serving.prompts import Prompt
-from kakeya_ops.serving.receipts import Fallback, RemotePart
+from kakeya_ops.serving.receipts import Fallback, RemotePart, SourcePart
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.serving.supply import BlocksGone, Delivery, Errand, OnPart, Order, Source, explain_fallback
 
@@ -35,6 +39,8 @@ class Gathered:
     fallback: Fallback | None = None
     received_bytes: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    sources: tuple[SourcePart, ...] = ()
+    """Each peer, where several were asked."""
 
     @property
     def blocks(self) -> int:
@@ -49,6 +55,7 @@ class Gathering:
         self._prompt = prompt
         self._holdings = Holdings(engine, pool, prompt, use_pool=use_pool)
         self._own_blocks = 0
+        self._joint: JointFetch | None = None
 
     @property
     def local_blocks(self) -> int:
@@ -60,13 +67,17 @@ class Gathering:
         blocks, assembly = self._holdings.assemble()
         return Gathered(assembly, blocks, seconds={"import": self._holdings.import_seconds})
 
-    def from_peer(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
+    def from_peer(self, decision: Decision, source: Source, errand: Errand, others: Sequence[Offer] = ()) -> Gathered:
         """The prefix up to `decision.blocks`: from the own pool as far as it goes, then from `source`.
 
-        A fault of the peer is part of the result, not an error. Raises `Cancelled` when nobody waits any more.
+        An import comes from `others` too, which hold some of it, all at the same time; when one fails the rest of them
+        bring what it has not. A fault of the peer is part of the result, not an error. Raises `Cancelled` when nobody
+        waits any more.
         """
         began = time.monotonic()
         try:
+            if decision.kind == "import" and others:
+                return self._stream_jointly(decision, (Offer(source, decision.blocks), *others), errand)
             return self._stream(decision, source, errand)
         except CallAborted:
             if errand.overrun():
@@ -87,15 +98,35 @@ class Gathering:
         seconds = {"transfer": transfer_seconds, "import": self._holdings.import_seconds}
         return Gathered(assembly, held, remote, received_bytes=self._holdings.received_bytes, seconds=seconds)
 
+    def _stream_jointly(self, decision: Decision, offers: Sequence[Offer], errand: Errand) -> Gathered:
+        with self._holdings.opened(decision.blocks) as (assembly, held):
+            self._own_blocks = held
+            began = time.monotonic()
+            order = Order(self._prompt, held, decision.blocks, errand)
+            self._joint = JointFetch(order, offers, self._arrivals(assembly, errand))
+            if not self._joint.run():
+                raise self._joint.error
+            transfer_seconds = time.monotonic() - began
+        shares = self._joint.shares
+        sources = {offer.source.node: offer.source for offer in offers}
+        delivery = Delivery(shares[0].epoch or 0, shares[0].instance or "", None)
+        remote = self._describe(decision, sources[shares[0].node], delivery, transfer_seconds)
+        seconds = {"transfer": transfer_seconds, "import": self._holdings.import_seconds}
+        received = self._holdings.received_bytes
+        return Gathered(assembly, held, replace(remote, sources=shares), None, received, seconds, shares)
+
     def _arrivals(self, assembly: Assembly, errand: Errand) -> OnPart:
+        """Several threads may call it; progress is told by the furthest block, as if all came in order."""
         most = self._own_blocks
+        lock = threading.Lock()
 
         def arrive(block: int, part: int, stored: StoredPart) -> None:
             nonlocal most
             self._holdings.take(assembly, block, part, stored)
-            if block >= most:
-                most = block + 1
-                errand.on_progress(most)
+            with lock:
+                if block >= most:
+                    most = block + 1
+                    errand.on_progress(most)
 
         return arrive
 
@@ -113,7 +144,8 @@ class Gathering:
         own_blocks = min(self._own_blocks, blocks)
         fallback = explain_fallback(error, blocks - own_blocks)
         seconds = {"wasted": wasted_seconds, "import": self._holdings.import_seconds}
-        return Gathered(assembly, own_blocks, None, fallback, self._holdings.received_bytes, seconds)
+        shares = self._joint.shares if self._joint else ()
+        return Gathered(assembly, own_blocks, None, fallback, self._holdings.received_bytes, seconds, shares)
 
     def _describe(self, decision: Decision, source: Source, delivery: Delivery, transfer_seconds: float) -> RemotePart:
         tokens = (decision.blocks - self._own_blocks) * self._prompt.layout.block_tokens

@@ -202,7 +202,8 @@ class HeadService:
         else:
             errand = self._errand(answer, decision, patience)
             with self._neighbourhood.engaged(decision.node, decision.own_prediction), patience.watching():
-                gathered = gathering.from_peer(decision, found.sources[decision.node], errand)
+                others = found.offers(decision, gathering.local_blocks)
+                gathered = gathering.from_peer(decision, found.sources[decision.node], errand, others)
             self._learn(decision.node, gathered)
         self.ledger.record_transfer(decision, gathered)
         return gathered
@@ -223,12 +224,25 @@ class HeadService:
     def _learn(self, node: str, gathered: Gathered) -> None:
         """Let the next decision know how it went."""
         remote, fallback = gathered.remote, gathered.fallback
+        if gathered.sources:
+            self._learn_of_each(gathered)
+            return
         if remote is None:
             if fallback and fallback.reason != BlocksGone.reason:  # to have forgotten is no failure
                 self._neighbourhood.failed(node, fallback.reason)
             return
         self._neighbourhood.succeeded(node)
         self._neighbourhood.transferred(remote)
+
+    def _learn_of_each(self, gathered: Gathered) -> None:
+        for share in gathered.sources:
+            if share.fault:
+                if share.fault != BlocksGone.reason:
+                    self._neighbourhood.failed(share.node, share.fault)
+            elif share.epoch is not None:
+                self._neighbourhood.succeeded(share.node)
+                if gathered.remote:
+                    self._neighbourhood.transferred(share.alone(gathered.remote))
 
     def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
         """Refuse a local prefill where the inventory demands a remote one."""

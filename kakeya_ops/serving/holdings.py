@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,9 +16,10 @@ from kakeya_ops.serving.prompts import Prompt
 
 
 class Holdings:
-    """Of one request, used by one thread. Without `use_pool` the pool is written to, but not read.
+    """Of one request, used by one thread; only `take` may be called by several.
 
-    `import_seconds` is the time spent placing payloads into buffers so far.
+    Without `use_pool` the pool is written to, but not read. `import_seconds` is the time spent placing payloads into
+    buffers so far.
     """
 
     def __init__(self, engine: Engine, pool: BlockPool, prompt: Prompt, *, use_pool: bool) -> None:
@@ -26,6 +28,7 @@ class Holdings:
         self._engine = engine
         self._pool = pool
         self._use_pool = use_pool
+        self._lock = threading.Lock()
         self._received: dict[tuple[int, int], StoredPart] = {}
 
     @property
@@ -63,12 +66,14 @@ class Holdings:
             yield assembly, held
 
     def take(self, assembly: Assembly, block: int, part: int, stored: StoredPart) -> None:
-        """Keep and place one payload that has arrived."""
+        """Keep and place one payload that has arrived; each only once."""
         self._received[block, part] = stored
         self._pool.put(self.prompt.key(block, part), stored)
         began = time.monotonic()
         assembly.place(block, part, stored.data)
-        self.import_seconds += time.monotonic() - began
+        seconds = time.monotonic() - began
+        with self._lock:
+            self.import_seconds += seconds
 
     def assemble(self) -> tuple[int, Assembly | None]:
         """The longest prefix that the pool and the arrivals hold together, put together; None if it has no block."""

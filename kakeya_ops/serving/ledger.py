@@ -40,16 +40,19 @@ class Ledger:
         """Count what a peer contributed, or why it did not."""
         counters, worker = self._node.counters, decision.node or ""
         counters.add(CounterName.IMPORT_SECONDS, gathered.seconds.get("import", 0.0))
-        if gathered.received_bytes:
-            counters.add(CounterName.BYTES_RECEIVED, gathered.received_bytes, worker=worker)
+        for node, received_bytes in _received(worker, gathered):
+            counters.add(CounterName.BYTES_RECEIVED, received_bytes, worker=node)
         if fallback := gathered.fallback:
             counters.add(CounterName.FALLBACKS, worker=fallback.worker, reason=fallback.reason)
             if decision.kind == "remote_compute":
                 counters.add(CounterName.REMOTE_JOB_FAILURES, worker=worker)
         if remote := gathered.remote:
-            counters.add(CounterName.TRANSFER_SECONDS, remote.transfer_seconds, worker=worker)
+            counters.add(CounterName.TRANSFER_SECONDS, remote.transfer_seconds, worker=remote.node)
             if remote.pool_tokens:
-                counters.add(CounterName.REMOTE_HITS, worker=worker)
+                counters.add(CounterName.REMOTE_HITS, worker=remote.node)
+            for share in remote.sources:
+                if share.fault:
+                    counters.add(CounterName.TRANSFERS_RESUMED, worker=share.node, reason=share.fault)
 
     def settle(self, settled: Settled) -> Receipt:
         """Sign and keep the receipt of a request whose first token is there."""
@@ -115,6 +118,12 @@ class Ledger:
         """Whether asking, computing there and receiving took less than this head would have needed."""
         own = self._engine.measured.tokens_per_second
         return bool(own and remote.computed_tokens > own * remote.transfer_seconds * _FASTER)
+
+
+def _received(worker: str, gathered: Gathered) -> list[tuple[str, int]]:
+    """The bytes that came from each peer, where any did."""
+    shares = [(share.node, share.payload_bytes) for share in gathered.sources] or [(worker, gathered.received_bytes)]
+    return [share for share in shares if share[1]]
 
 
 __all__ = ["Ledger", "Settled"]

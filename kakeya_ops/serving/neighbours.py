@@ -11,9 +11,10 @@ from typing import Protocol
 
 from kakeya_ops.errors import PeerError, PeerTimeout
 from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.serving.joint_fetch import Offer
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.receipts import RemotePart
-from kakeya_ops.serving.scheduler import Candidate
+from kakeya_ops.serving.scheduler import Candidate, Decision
 from kakeya_ops.serving.supply import Source
 
 LOOKUP_SECONDS = 0.25
@@ -63,6 +64,14 @@ class Survey:
     sources: dict[str, Source] = field(default_factory=dict)
     faults: tuple[PeerError, ...] = ()
     seconds: float = 0.0
+
+    def offers(self, decision: Decision, own_blocks: int) -> list[Offer]:
+        """Who, besides the peer that `decision` is for, holds more than the `own_blocks` at hand already."""
+        return [
+            Offer(self.sources[one.node], min(one.resume_blocks, decision.blocks))
+            for one in self.candidates
+            if one.node != decision.node and one.resume_blocks > own_blocks
+        ]
 
 
 @dataclass(frozen=True)

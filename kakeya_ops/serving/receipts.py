@@ -25,10 +25,44 @@ Gain = Literal["reuse", "faster worker", "overlap", "none"]
 
 
 @dataclass(frozen=True)
-class RemotePart:
-    """What another node contributed: `blocks_digest` is over the checksums of the blocks as they arrived.
+class SourcePart:
+    """What one of several nodes contributed: something of `blocks` blocks, over `link`, in `transfer_seconds`.
 
-    `worker_receipt` is the worker's own signed account, None where nothing was computed for this request.
+    `fault` is why it brought no more, where it failed; others brought the rest. Without a stream that ended well, it is
+    not known which process it was (`epoch`, `instance`).
+    """
+
+    node: str
+    epoch: int | None
+    instance: str | None
+    blocks: int
+    payload_bytes: int
+    transfer_seconds: float
+    link: dict[str, Any]
+    fault: str | None
+
+    def alone(self, whole: RemotePart) -> RemotePart:
+        """`whole` reduced to what this node did."""
+        return replace(
+            whole,
+            node=self.node,
+            epoch=self.epoch or 0,
+            instance=self.instance or "",
+            blocks=self.blocks,
+            payload_bytes=self.payload_bytes,
+            transfer_seconds=self.transfer_seconds,
+            link=self.link,
+            sources=(),
+        )
+
+
+@dataclass(frozen=True)
+class RemotePart:
+    """What other nodes contributed: `blocks_digest` is over the checksums of the blocks as they arrived.
+
+    `worker_receipt` is the worker's own signed account, None where nothing was computed for this request. Where several
+    nodes were asked, each is among `sources`, and `node`, `epoch`, `instance` and `link` are those of the one that
+    brought most; all else is about all of them together.
     """
 
     node: str
@@ -45,6 +79,13 @@ class RemotePart:
     transfer_seconds: float
     link: dict[str, Any]
     worker_receipt: dict[str, Any] | None
+    sources: tuple[SourcePart, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """A plain value; `sources` is left out where there is but one."""
+        document = dict(vars(self))
+        sources = [dict(vars(source)) for source in document.pop("sources")]
+        return document | {"sources": sources} if sources else document
 
 
 @dataclass(frozen=True)
@@ -95,7 +136,8 @@ class Receipt:
             "predicted_seconds": self.decision.predicted_seconds,
         }
         # `asdict` would copy all that is in it, before the first token of each request.
-        remote, fallback = (dict(vars(part)) if part else None for part in (self.remote, self.fallback))
+        remote = self.remote.to_json() if self.remote else None
+        fallback = dict(vars(self.fallback)) if self.fallback else None
         return vars(self) | {"decision": decision, "remote": remote, "fallback": fallback}
 
     @classmethod
@@ -173,4 +215,4 @@ class ReceiptBook:
             return list(islice((one for one in newest if tenant in (None, one.tenant)), count))
 
 
-__all__ = ["KEPT", "PURPOSE", "Fallback", "Gain", "Receipt", "ReceiptBook", "RemotePart"]
+__all__ = ["KEPT", "PURPOSE", "Fallback", "Gain", "Receipt", "ReceiptBook", "RemotePart", "SourcePart"]

@@ -73,11 +73,7 @@ class PeerSource:
     def fetch(self, order: Order, on_part: OnPart) -> Delivery:
         """Stream what the peer holds. Raises `PeerError`."""
         prompt = order.prompt
-        wanted = [
-            WantedBlock(block, part, prompt.hashes[block])
-            for block, part in prompt.layout.needed(order.blocks)
-            if block >= order.from_blocks
-        ]
+        wanted = [WantedBlock(block, part, prompt.hashes[block]) for block, part in order.places]
         with _bounded(self.node):
             report = self.client.fetch(self.identity, wanted, _passing(on_part), order.errand.stop)
         return Delivery(report.header.epoch, report.header.instance, None)

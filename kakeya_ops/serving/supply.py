@@ -45,12 +45,23 @@ class Errand:
 
 @dataclass(frozen=True)
 class Order:
-    """What is wanted of a peer: blocks ``[from_blocks, blocks)`` of `prompt`, as long as `errand` lasts."""
+    """What is wanted of a peer: blocks ``[from_blocks, blocks)`` of `prompt`, as long as `errand` lasts.
+
+    `wanted` are the ``(block, part)`` of them that this peer is to fetch; None means all that are needed.
+    """
 
     prompt: Prompt
     from_blocks: int
     blocks: int
     errand: Errand
+    wanted: tuple[tuple[int, int], ...] | None = None
+
+    @property
+    def places(self) -> tuple[tuple[int, int], ...]:
+        """What is to be fetched, as ``(block, part)`` in order."""
+        if self.wanted is not None:
+            return self.wanted
+        return tuple(place for place in self.prompt.layout.needed(self.blocks) if place[0] >= self.from_blocks)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from kakeya_ops.serving.receipts import Receipt, RemotePart
+from kakeya_ops.serving.receipts import Receipt, RemotePart, SourcePart
 
 Step = Literal["queue", "lookup", "compute", "transfer", "import", "suffix", "first token"]
 
@@ -60,11 +60,21 @@ def _remote_spans(receipt: Receipt, gathered: float) -> Iterator[Span]:
         yield Span("transfer", fallback.worker, began, wasted, f"broke: {fallback.message}")
     if remote := receipt.remote:
         began = max(gathered - remote.transfer_seconds, 0.0)
-        yield Span("transfer", remote.node, began, remote.transfer_seconds, _describe_blocks(remote))
+        if remote.sources:
+            yield from (_source_span(source, began) for source in remote.sources)
+        else:
+            yield Span("transfer", remote.node, began, remote.transfer_seconds, _describe_blocks(remote))
         if worker := remote.worker_receipt:
             began += _seconds(worker, "queue_seconds")
             tokens = f"{remote.computed_tokens} tokens"
             yield Span("compute", remote.node, began, _seconds(worker, "compute_seconds"), tokens)
+
+
+def _source_span(source: SourcePart, began: float) -> Span:
+    """One of several at the same time: how long its streams took, all together."""
+    broke = f"; broke: {source.fault}" if source.fault else ""
+    detail = f"{source.blocks} blocks, {source.payload_bytes} bytes{broke}"
+    return Span("transfer", source.node, began, source.transfer_seconds, detail)
 
 
 def _describe_blocks(remote: RemotePart) -> str:
@@ -87,7 +97,9 @@ def explain_gain(receipt: Receipt) -> str:
 def _reuse(receipt: Receipt) -> str:
     sources = [f"{receipt.local_pool_tokens} from the head's own pool"] if receipt.local_pool_tokens else []
     if receipt.remote and receipt.remote.pool_tokens:
-        sources.append(f"{receipt.remote.pool_tokens} from the pool of {receipt.remote.node}")
+        nodes = [source.node for source in receipt.remote.sources if source.blocks] or [receipt.remote.node]
+        whose = f"pools of {', '.join(nodes)}" if len(nodes) > 1 else f"pool of {nodes[0]}"
+        sources.append(f"{receipt.remote.pool_tokens} from the {whose}")
     reused = receipt.local_pool_tokens + (receipt.remote.pool_tokens if receipt.remote else 0)
     return f"Reuse: {reused} of {receipt.prompt_tokens} prompt tokens were not computed again, {' and '.join(sources)}."
 

@@ -93,6 +93,10 @@ def _remote_numbers(receipt: Receipt) -> Iterator[tuple[str, Any]]:
     rate = remote.payload_bytes / remote.transfer_seconds if remote.transfer_seconds else 0.0
     size = f"{remote.blocks} blocks, {render_bytes(remote.payload_bytes)} ({remote.payload_bytes} bytes)"
     yield "transferred", f"{size} in {render_seconds(remote.transfer_seconds)}, {render_rate(rate)}"
+    for source in remote.sources:
+        broke = f", broke: {source.fault}" if source.fault else ""
+        size = f"{source.blocks} blocks, {render_bytes(source.payload_bytes)}"
+        yield f"of that from {source.node}", f"{size} in {render_seconds(source.transfer_seconds)}{broke}"
     rtt, network = remote.link.get("rtt_seconds"), remote.link.get("network", "")
     away = f", {render_seconds(rtt)} away" if isinstance(rtt, int | float) else ""
     yield "over", f"{network} {remote.link.get('address')}:{remote.link.get('port')}{away}".strip()

@@ -73,7 +73,8 @@ def _steps(receipt: Mapping[str, Any], times: Mapping[str, Any]) -> Iterable[tup
             f"{remote['computed_tokens']} tokens computed and {remote['pool_tokens']} from the pool of {remote['node']}"
         )
         size = f"{remote['blocks']} blocks, {render_bytes(remote['payload_bytes'])}"
-        yield "other node", f"{what}; {size}", remote.get("transfer_seconds")
+        helped = "".join(f"; {one['blocks']} from {one['node']}" for one in remote.get("sources", ()))
+        yield "other node", f"{what}; {size}{helped}", remote.get("transfer_seconds")
     if fallback := receipt.get("fallback"):
         yield "fell back", f"{fallback.get('worker')}: {fallback.get('message')}", times.get("wasted")
     yield "computed", f"{receipt.get('local_computed_tokens')} tokens by the head itself", times.get("prefill")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +19,11 @@ from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted, StopFlag
 from kakeya_ops.serving.gather import Gathered, Gathering
+from kakeya_ops.serving.joint_fetch import Offer
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
-from listeners import Blocks
+from listeners import DEADLINE_SECONDS, Blocks
 from serving.running import hash_prompt
 
 BLOCKS = 6
@@ -79,6 +81,8 @@ class Peer:
     spoil: Callable[[dict[str, Any]], dict[str, Any]] = lambda receipt: receipt
     node: str = "peer"
     orders: list[Order] = field(default_factory=list)
+    ended: threading.Event = field(default_factory=threading.Event)
+    after: threading.Event | None = None
 
     @property
     def link(self) -> dict[str, Any]:
@@ -97,9 +101,11 @@ class Peer:
 
     def _send(self, order: Order, on_part: OnPart) -> tuple[int, ...]:
         self.orders.append(order)
-        sent = tuple(range(order.from_blocks, order.blocks)) if self.blocks is None else self.blocks
+        assert self.after is None or self.after.wait(DEADLINE_SECONDS)
+        sent = tuple(block for block, _ in order.places) if self.blocks is None else self.blocks
         for block in sent:
             on_part(block, 0, self.case.stored[block, 0])
+        self.ended.set()
         if self.error:
             raise self.error
         return sent
@@ -168,6 +174,44 @@ def test_an_import_has_no_receipt_of_the_peer(case: Case) -> None:
     assert (gathered.remote.worker_receipt, gathered.remote.job) == (None, None)
     assert (gathered.remote.pool_tokens, gathered.remote.computed_tokens) == (4 * BLOCK_TOKENS, 0)
     assert case.answer(gathered) == case.alone()
+
+
+def test_an_import_comes_from_all_who_hold_it(case: Case) -> None:
+    case.keep(0)
+    first, second = Peer(case), Peer(case, node="other")
+    gathered = case.gathering().from_peer(decide("import"), first, errand(), [Offer(second, BLOCKS)])
+    assert (gathered.blocks, gathered.local_blocks, gathered.fallback) == (BLOCKS, 1, None)
+    remote = gathered.remote
+    assert remote is not None
+    assert remote.sources == gathered.sources
+    assert (remote.tokens, remote.blocks) == ((BLOCKS - 1) * BLOCK_TOKENS, BLOCKS - 1)
+    assert sum(source.payload_bytes for source in remote.sources) == remote.payload_bytes == gathered.received_bytes
+    everything = ((block, 0, case.stored[block, 0].checksum) for block in range(1, BLOCKS))
+    assert remote.blocks_digest == blocks_digest(everything)
+    assert case.answer(gathered) == case.alone()
+
+
+def test_one_of_two_dies_and_the_other_brings_the_rest(case: Case) -> None:
+    dying = Peer(case, FAULTS["unreachable"], (0, 1))
+    other = Peer(case, node="other", after=dying.ended)
+    gathered = case.gathering().from_peer(decide("import"), dying, errand(), [Offer(other, BLOCKS)])
+    assert (gathered.blocks, gathered.fallback) == (BLOCKS, None)
+    assert {source.node: source.fault for source in gathered.sources}["peer"] == "unreachable"
+    assert gathered.remote is not None
+    assert gathered.remote.node == "other"
+    assert case.answer(gathered) == case.alone()
+
+
+def test_all_of_several_die_and_what_came_is_kept(case: Case) -> None:
+    one = Peer(case, FAULTS["timeout"], (0, 1))
+    two = Peer(case, FAULTS["unreachable"], (0,), node="other", after=one.ended)
+    gathered = case.gathering().from_peer(decide("import"), one, errand(), [Offer(two, BLOCKS)])
+    assert gathered.remote is None
+    assert gathered.fallback is not None
+    assert (gathered.blocks, gathered.fallback.kept_blocks) == (2, 2)
+    assert len(gathered.sources) == 2
+    assert case.answer(gathered) == case.alone()
+    assert case.pool.stats().pinned_bytes == 0
 
 
 FAULTS: dict[str, PeerError] = {

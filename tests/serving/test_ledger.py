@@ -20,7 +20,7 @@ from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.gather import Gathered
 from kakeya_ops.serving.ledger import Ledger, Settled
 from kakeya_ops.serving.node import Node, NodeSettings
-from kakeya_ops.serving.receipts import PURPOSE, Fallback, Receipt, RemotePart
+from kakeya_ops.serving.receipts import PURPOSE, Fallback, Receipt, RemotePart, SourcePart
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import Directive, verify_document
@@ -177,6 +177,22 @@ def test_faults_are_counted_by_worker_and_reason(desk: Desk) -> None:
     desk.settle(*CASES["an import that broke"][:2])
     assert desk.node.counters.by_reason(CounterName.FALLBACKS) == {"gone": 1, "timeout": 2}
     assert desk.node.counters.by_worker()["worker"]["fallbacks"] == 3
+
+
+def test_each_source_is_counted_with_its_own_bytes_and_who_failed_on_the_way(desk: Desk) -> None:
+    sources = (
+        SourcePart("worker", 7, "ab" * 16, 8, 800, 0.4, {}, None),
+        SourcePart("cache", None, None, 2, 200, 0.1, {}, "timeout"),
+        SourcePart("late", None, None, 0, 0, 0.1, {}, None),
+    )
+    whole = replace(remote(0, 10), sources=sources)
+    desk.ledger.record_transfer(IMPORT, gathered(10, remote=whole, sources=sources, received_bytes=1000))
+    counters = desk.node.counters
+    assert counters.value(CounterName.BYTES_RECEIVED, worker="worker") == 800
+    assert counters.value(CounterName.BYTES_RECEIVED, worker="cache") == 200
+    assert counters.value(CounterName.REMOTE_HITS) == 1
+    assert counters.by_reason(CounterName.TRANSFERS_RESUMED) == {"timeout": 1}
+    assert counters.value(CounterName.FALLBACKS) == 0
 
 
 def test_a_receipt_is_signed_kept_and_whole(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kakeya_ops.errors import SignatureRejected
 from kakeya_ops.secret import Secret
-from kakeya_ops.serving.receipts import PURPOSE, Fallback, Receipt, ReceiptBook, RemotePart
+from kakeya_ops.serving.receipts import PURPOSE, Fallback, Receipt, ReceiptBook, RemotePart, SourcePart
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.wire.signing import verify_document
 
@@ -114,13 +114,52 @@ def test_every_field_counts(field: str) -> None:
         verify(forged)
 
 
-@pytest.mark.parametrize("field", [field.name for field in fields(RemotePart)])
+@pytest.mark.parametrize("field", [field.name for field in fields(RemotePart) if field.name != "sources"])
 def test_every_field_of_the_workers_part_counts(field: str) -> None:
     value = getattr(REMOTE, field)
     other = {**value, "more": 1} if isinstance(value, dict) else f"{value}!" if isinstance(value, str) else value + 1
     forged = replace(RECEIPT, remote=replace(REMOTE, **{field: other}), mac=RECEIPT.sign(KEY).mac)
     with pytest.raises(SignatureRejected):
         verify(forged)
+
+
+SOURCES = (
+    SourcePart("worker", 7, "ab" * 16, 7, 448_000, 1.4, {"address": "127.0.0.1"}, None),
+    SourcePart("cache", None, None, 3, 192_000, 0.6, {"address": "127.0.0.2"}, "unreachable"),
+)
+JOINT = replace(
+    RECEIPT,
+    decision=Decision("import", "worker", 10, "held"),
+    remote=replace(
+        REMOTE, kind="import", job=None, computed_tokens=0, pool_tokens=640, worker_receipt=None, sources=SOURCES
+    ),
+    gain="reuse",
+)
+
+
+def test_several_sources_are_each_named_signed_and_read_again() -> None:
+    signed = JOINT.sign(KEY)
+    document = json.loads(json.dumps(signed.to_json()))
+    assert [
+        (one["node"], one["blocks"], one["payload_bytes"], one["fault"]) for one in document["remote"]["sources"]
+    ] == [
+        ("worker", 7, 448_000, None),
+        ("cache", 3, 192_000, "unreachable"),
+    ]
+    assert Receipt.from_json(document) == signed
+    document["remote"]["sources"][1]["blocks"] = 4
+    with pytest.raises(SignatureRejected):
+        verify_document([KEY], PURPOSE, document, signed.mac)
+
+
+def test_one_source_is_the_remote_part_itself() -> None:
+    assert "sources" not in RECEIPT.to_json()["remote"]
+
+
+def test_each_source_can_be_seen_alone() -> None:
+    assert JOINT.remote is not None
+    alone = SOURCES[1].alone(JOINT.remote)
+    assert (alone.node, alone.payload_bytes, alone.transfer_seconds, alone.sources) == ("cache", 192_000, 0.6, ())
 
 
 def test_the_digest_names_the_signed_receipt() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kakeya_ops.serving.receipts import Fallback, Receipt
 from kakeya_ops.serving.scheduler import Decision
 from kakeya_ops.serving.timeline import Span, explain_gain, timeline
-from serving.test_receipts import RECEIPT, REMOTE
+from serving.test_receipts import JOINT, RECEIPT, REMOTE
 
 WORKER = {"queue_seconds": 0.1, "compute_seconds": 1.2}
 TIMES = {
@@ -61,6 +61,15 @@ def test_a_local_prefill_has_no_other_node() -> None:
         ("first token", "head"),
     ]
     assert timeline(LOCAL)[2].detail == "640 tokens computed by the head"
+
+
+def test_each_of_several_sources_has_its_step() -> None:
+    spans = [span for span in timeline(replace(JOINT, times=TIMES)) if span.step == "transfer"]
+    assert [(span.node, span.seconds, span.detail) for span in spans] == [
+        ("worker", 1.4, "7 blocks, 448000 bytes"),
+        ("cache", 0.6, "3 blocks, 192000 bytes; broke: unreachable"),
+    ]
+    assert "640 from the pools of worker, cache" in explain_gain(JOINT)
 
 
 def test_a_broken_transfer_shows_what_it_cost_and_why() -> None:

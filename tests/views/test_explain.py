@@ -13,7 +13,7 @@ from kakeya_ops.serving.receipts import Fallback, Receipt
 from kakeya_ops.serving.timeline import Span, explain_gain, timeline
 from kakeya_ops.verify.explain import Explanation, Seal
 from kakeya_ops.views.explain import bar, explanation
-from serving.test_receipts import RECEIPT, REMOTE
+from serving.test_receipts import JOINT, RECEIPT, REMOTE
 from serving.test_timeline import BROKEN, COMPUTED, LOCAL
 
 SEALS = (Seal("head", "valid", "signed with the fleet's key"), Seal("worker", "wrong", "not the fleet's"))
@@ -47,6 +47,13 @@ def test_every_number_of_a_receipt_is_there(receipt: Receipt) -> None:
     if remote := receipt.remote:
         for word in (str(remote.payload_bytes), str(remote.computed_tokens), remote.blocks_digest, str(remote.job)):
             assert word in shown
+
+
+def test_every_source_is_named_with_what_it_brought() -> None:
+    shown = " ".join(text(explanation(explained(JOINT))).split())
+    assert "of that from worker 7 blocks, " in shown
+    assert "of that from cache 3 blocks, " in shown
+    assert "broke: unreachable" in shown
 
 
 def test_the_sentence_comes_first_and_the_signatures_last() -> None:
