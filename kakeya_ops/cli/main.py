@@ -18,6 +18,7 @@ from kakeya_ops.cli import (
     demo,
     deploy,
     doctor,
+    drill,
     explain,
     init,
     inventory,
@@ -162,6 +163,7 @@ def root(
 app.command()(bench.bench)
 app.command()(demo.demo)
 app.command()(init.init)
+app.command()(drill.drill)
 app.command()(explain.explain)
 app.command()(memory.memory)
 app.command()(doctor.doctor)

@@ -31,6 +31,14 @@ SupervisedOption = Annotated[
 ]
 
 
+RevivedOption = Annotated[
+    bool,
+    typer.Option(
+        "--revived", help="Something starts this process again when a drill has ended it, and gives up if it fails."
+    ),
+]
+
+
 def _reason(text: str | None) -> str | None:
     """A blank reason is none."""
     return (text or "").strip() or None
@@ -61,7 +69,11 @@ def serve(
 
 @app.command()
 def worker(
-    ctx: typer.Context, host: HostArgument = None, supervised: SupervisedOption = False, force: ForceOption = None
+    ctx: typer.Context,
+    host: HostArgument = None,
+    supervised: SupervisedOption = False,
+    force: ForceOption = None,
+    revived: RevivedOption = False,
 ) -> None:
     """Serve a worker: it loads the model, computes prefixes for heads, and keeps them.
 
@@ -74,12 +86,16 @@ def worker(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     with showing_why(context.printer):
-        serve_worker(inventory, host, context.printer.note, Admittance(supervised, force))
+        serve_worker(inventory, host, context.printer.note, Admittance(supervised, force, revived))
 
 
 @app.command()
 def head(
-    ctx: typer.Context, host: HostArgument = None, supervised: SupervisedOption = False, force: ForceOption = None
+    ctx: typer.Context,
+    host: HostArgument = None,
+    supervised: SupervisedOption = False,
+    force: ForceOption = None,
+    revived: RevivedOption = False,
 ) -> None:
     """Serve a head: the OpenAI API, and every decode step.
 
@@ -93,7 +109,7 @@ def head(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     with showing_why(context.printer):
-        serve_head(inventory, host, context.printer.note, Admittance(supervised, force), dashboard)
+        serve_head(inventory, host, context.printer.note, Admittance(supervised, force, revived), dashboard)
 
 
 @app.command()

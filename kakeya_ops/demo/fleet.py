@@ -22,6 +22,7 @@ import kakeya_ops
 from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.secret import write_fleet_key
+from kakeya_ops.serving.faults import EXIT_CODE
 
 LOOPBACK = "127.0.0.1"
 HEAD, WORKER = "head", "worker"
@@ -73,7 +74,7 @@ class FleetPlan:
         rightly compute a cold prompt itself.
         """
         document = {
-            "fleet": {"name": "demo", "tenant": "demo", "key_file": str(self.key_file)},
+            "fleet": {"name": "demo", "tenant": "demo", "key_file": str(self.key_file), "drill": True},
             "model": {"id": self.model.name, "path": str(self.model)},
             "cache": {"sink": 4, "window": None, "block_tokens": 64, "pool_gb": 0.5},
             "prefill": {"min_tokens": 64, "policy": "prefer_remote"},
@@ -190,6 +191,11 @@ class Child:
             self._process.stdin.close()
         return True
 
+    @property
+    def ended_by_drill(self) -> bool:
+        """Whether it has ended because a drill asked it to."""
+        return self._process.poll() == EXIT_CODE
+
     def last_words(self) -> str:
         """How it ended, and the last error, or else the last line, of its log."""
         code = self._process.poll()
@@ -229,9 +235,8 @@ class DemoFleet:
 
     def __enter__(self) -> DemoFleet:
         try:
-            for role, name in (("worker", WORKER), ("head", HEAD)):
-                with self._interruption.held():
-                    self.children[name] = self._start(role, name)
+            for name in (WORKER, HEAD):
+                self._start(name)
         except BaseException:
             self.stop()
             raise
@@ -240,10 +245,12 @@ class DemoFleet:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def _start(self, role: str, name: str) -> Child:
+    def _start(self, name: str) -> None:
+        """Start the node called `name`; here that is its role too."""
         program = ("env", *self.plan.environment, sys.executable, "-m", "kakeya_ops.cli.start")
-        words = ("--inventory", str(self.plan.inventory), "serve", "--stop-at-eof", role, name)
-        return Child(name, [*program, *words], self.plan.directory / f"{name}.log")
+        words = ("--inventory", str(self.plan.inventory), "serve", "--stop-at-eof", name, name, "--revived")
+        with self._interruption.held():
+            self.children[name] = Child(name, [*program, *words], self.plan.directory / f"{name}.log")
 
     def stop(self) -> None:
         """End every process: SIGTERM first, SIGKILL for what is left after a grace."""
@@ -276,15 +283,20 @@ class DemoFleet:
     def wait_until_head_ends(self, on_worker_end: Callable[[str], None]) -> None:
         """Wait as long as the head lives. A worker that ends is told once: the head goes on without it.
 
-        Raises `EnvironmentFault` when the head ends.
+        Whoever a drill has ended is started anew. Raises `EnvironmentFault` when the head ends.
         """
-        worker, head = self.children[WORKER], self.children[HEAD]
         told = False
-        while not head.ended_within(0.2):
-            if not told and worker.ended_within(0):
+        while not self.children[HEAD].ended_within(0.2) or self._revive(HEAD):
+            if self.children[WORKER].ended_within(0) and not self._revive(WORKER) and not told:
                 told = True
-                on_worker_end(worker.last_words())
-        raise EnvironmentFault(head.last_words())
+                on_worker_end(self.children[WORKER].last_words())
+        raise EnvironmentFault(self.children[HEAD].last_words())
+
+    def _revive(self, name: str) -> bool:
+        """Start the node called `name` anew if a drill has ended it."""
+        if ended := self.children[name].ended_by_drill:
+            self._start(name)
+        return ended
 
 
 __all__ = [

@@ -73,6 +73,7 @@ def serve_head(
         engine = load_engine(startup, together=TOGETHER)
         closing.callback(engine.close)
         node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
+        node.faults.revived = admittance.starts_again
         exchange = closing.enter_context(exchanging(node, inventory))
         fleet = Fleet(node, exchange, engine.runtime, {host: inventory.host(host).role for host in inventory.hosts})
         head = HeadService(node, engine, fleet, head_settings)

@@ -68,6 +68,8 @@ class Fleet(Section):
     """Whose prompts these are. It keys the block hashes, so one tenant never finds another's KV."""
     key_file: HostPath | None = "~/.kakeya/fleet.key"
     """File with the fleet key (mode 0600) on every host. null: unsigned, possible on loopback alone."""
+    drill: bool = False
+    """Whether `kakeya drill` may arm faults in the nodes, which are gone by themselves after seconds."""
 
 
 class Model(Section):

@@ -12,6 +12,8 @@ HEAD_BYTES = 64 * 1024
 """Of request line and headers; likewise of chunk extensions and trailers. httptools buffers these without end."""
 HEAD_SECONDS = 30.0
 """From the connection, or the first byte of a later request, to the end of its headers."""
+HANG_UP = "kakeya.hang_up"
+"""The ASGI extension with which an app breaks its connection, as a fault would."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -44,6 +46,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._forget_head()
         self._expect_head()
         super().on_message_begin()
+        self.scope["extensions"] = {HANG_UP: {"hang_up": self.transport.abort}}
 
     def on_headers_complete(self) -> None:
         """Parser's."""
@@ -80,4 +83,4 @@ class BoundedProtocol(HttpToolsProtocol):
         self.transport.close()
 
 
-__all__ = ["HEAD_BYTES", "HEAD_SECONDS", "BoundedProtocol"]
+__all__ = ["HANG_UP", "HEAD_BYTES", "HEAD_SECONDS", "BoundedProtocol"]

@@ -23,11 +23,18 @@ class Admittance:
     """What becomes of a node whose model does not fit.
 
     It refuses to start; `supervised`, by something that would start it again for ever, it stays up without its model.
-    `force` is a person's reason for starting it all the same.
+    `force` is a person's reason for starting it all the same. `revived` is like supervised, but by something that gives
+    up on a node that does not start.
     """
 
     supervised: bool = False
     force: str | None = None
+    revived: bool = False
+
+    @property
+    def starts_again(self) -> bool:
+        """Whether a process that ends is started again."""
+        return self.supervised or self.revived
 
 
 REFUSE = Admittance()

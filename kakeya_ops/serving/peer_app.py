@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 
 from starlette.applications import Starlette
@@ -16,11 +17,12 @@ from kakeya_ops.errors import IdentityMismatch, InputError, PoolFull, RefusedErr
 from kakeya_ops.kv.hashing import tenant_key
 from kakeya_ops.kv.pool import Lease, PartKey, StoredPart
 from kakeya_ops.kv.prefix import longest_resume
-from kakeya_ops.peer.client import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PATH, LOOKUP_PATH, PREFILL_PATH
 from kakeya_ops.peer.stream import stored
 from kakeya_ops.serving.compatibility import find_identity_difference
 from kakeya_ops.serving.counters import CONTENT_TYPE, CounterName
 from kakeya_ops.serving.door import Answer, Door, TellingVersion, refuse_route, tell_bug, tell_health
+from kakeya_ops.serving.fault_door import FaultDoor
+from kakeya_ops.serving.faults import end_process
 from kakeya_ops.serving.job import Wish
 from kakeya_ops.serving.job_stream import Bell, JobStream
 from kakeya_ops.serving.node import Node
@@ -29,8 +31,21 @@ from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.streams import Frame, FrameStream, Upload, block_frames_bytes
 from kakeya_ops.wire.bodies import FetchRequest, LookupReply, LookupRequest, PrefillRequest, StreamHeader
 from kakeya_ops.wire.cards import CardsExchange
+from kakeya_ops.wire.drills import Act, DrillRequest, DrillState
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
+from kakeya_ops.wire.paths import (
+    BLOCKS_PATH,
+    CARD_PATH,
+    CARDS_PATH,
+    DRILL_PATH,
+    FETCH_PATH,
+    LOOKUP_PATH,
+    PREFILL_PATH,
+)
 from kakeya_ops.wire.signing import Caller
+
+_LAST_WORD_SECONDS = 0.1
+"""Between the answer to a drill that ends this process, and that end."""
 
 
 def make_peer_app(node: Node) -> Starlette:
@@ -54,9 +69,13 @@ def make_node_app(node: Presence, door: Door, routes: Sequence[Route]) -> Starle
         Route("/metrics", app.metrics, methods=["GET"]),
         Route(CARD_PATH, door.small(app.card), methods=["GET"]),
         Route(CARDS_PATH, door.small(app.exchange, CardsExchange.limit_bytes), methods=["POST"]),
+        Route(DRILL_PATH, door.small(app.drill, DrillRequest.limit_bytes), methods=["POST"]),
     ]
+    # Where no drill may be there is nothing in between, not even a question.
+    faults = [Middleware(FaultDoor, node=node)] if node.settings.drill and isinstance(node, Node) else []
     handlers = {HTTPException: refuse_route, Exception: tell_bug}
-    return Starlette(routes=[*every, *routes], exception_handlers=handlers, middleware=[Middleware(TellingVersion)])
+    middleware = [Middleware(TellingVersion), *faults]
+    return Starlette(routes=[*every, *routes], exception_handlers=handlers, middleware=middleware)
 
 
 class _NodeApp:
@@ -78,6 +97,24 @@ class _NodeApp:
         self._node.learn(CardsExchange.parse(body))
         known = tuple(self._node.cards.fresh().values())
         return self._door.reply(caller, CardsExchange(cards=known).encode())
+
+    async def drill(self, caller: Caller, body: bytes) -> Answer:
+        """Arm or disarm a drill's fault."""
+        fault, faults = DrillRequest.parse(body).fault, self._node.faults
+        faults.check()
+        met = faults.disarm()
+        if fault is not None:
+            faults.arm(fault)
+        if fault is not None and fault.on == "now" and fault.act is Act.EXIT:
+            asyncio.get_running_loop().call_later(_LAST_WORD_SECONDS, end_process)
+        state = DrillState(
+            node=self._node.id,
+            instance=self._node.instance,
+            revived=faults.revived,
+            armed=None if fault is None else fault.act,
+            met=met,
+        )
+        return self._door.reply(caller, state.encode())
 
 
 class _PeerApp:

@@ -18,6 +18,7 @@ from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
 from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.serving.faults import Faults
 from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.metrics import PresenceCollector
 from kakeya_ops.serving.process_memory import read_footprint
@@ -37,7 +38,7 @@ _logger = logging.getLogger(__name__)
 class NodeSettings:
     """What a node is told. `keys` are the fleet's, newest first; none at all means an unsigned fleet on loopback.
 
-    Without `certificates` it neither serves nor reaches what wants TLS.
+    Without `certificates` it neither serves nor reaches what wants TLS. `drill` is whether faults may be armed in it.
     """
 
     id: NodeId
@@ -46,6 +47,7 @@ class NodeSettings:
     keys: Sequence[Secret] = ()
     endpoints: Sequence[Endpoint] = ()
     certificates: Certificates | None = None
+    drill: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Presence(ABC):
         nonces = NonceBook(opened_at=time.time())
         unsigned = self.fleet_key is None
         self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
+        self.faults = Faults(allowed=self.settings.drill)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
         self.counters.registry.register(PresenceCollector(self))
         self._told: set[UnreadCard] = set()

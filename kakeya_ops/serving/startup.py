@@ -70,7 +70,8 @@ def start_up(inventory: Inventory, name: str | None, role: Role) -> Startup:
     certificates = _read_certificates(inventory)
     usable = _usable(host, certificates)
     endpoints = tuple(Endpoint(**end.model_dump(), tls=not end.in_clear) for end in usable)
-    settings = NodeSettings(NodeId(host.name), role, inventory.fleet.tenant, keys, endpoints, certificates)
+    fleet = inventory.fleet
+    settings = NodeSettings(NodeId(host.name), role, fleet.tenant, keys, endpoints, certificates, fleet.drill)
     sockets = _bind_endpoints(usable)
     tls = [listener for listener, in_clear in sockets.items() if not in_clear]
     return Startup(inventory, host, settings, tuple(sockets), tls)

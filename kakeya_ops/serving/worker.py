@@ -34,6 +34,7 @@ def serve_worker(
     engine = load_engine(startup)
     try:
         node = make_worker(startup, engine)
+        node.faults.revived = admittance.starts_again
         server = Server(startup.peer_sites(make_peer_app(node), node.counters))
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
         with exchanging(node, inventory):

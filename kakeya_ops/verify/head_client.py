@@ -60,6 +60,10 @@ class HeadClient:
         """The JSON object at `path`."""
         return self._json(self._send("GET", path))
 
+    def summary(self) -> dict[str, Any]:
+        """The head's counters, and its fallbacks by reason."""
+        return self._json(self._send("GET", "/v1/network/summary"))
+
     def receipt(self, request_id: str) -> dict[str, Any]:
         """The signed receipt of one request, without the digest that the API adds to it."""
         document = self._json(self._send("GET", f"/v1/network/receipts/{quote(request_id, safe='')}"))

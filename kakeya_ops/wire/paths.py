@@ -7,6 +7,7 @@ CARDS_PATH = "/v1/cards"
 LOOKUP_PATH = "/v1/kv/lookup"
 FETCH_PATH = "/v1/kv/fetch"
 BLOCKS_PATH = "/v1/kv/blocks"
+DRILL_PATH = "/v1/drill"
 PREFILL_PATH = "/v1/prefill"
 
-__all__ = ["BLOCKS_PATH", "CARDS_PATH", "CARD_PATH", "FETCH_PATH", "LOOKUP_PATH", "PREFILL_PATH"]
+__all__ = ["BLOCKS_PATH", "CARDS_PATH", "CARD_PATH", "DRILL_PATH", "FETCH_PATH", "LOOKUP_PATH", "PREFILL_PATH"]

@@ -26,6 +26,7 @@ from kakeya_ops.demo.fleet import (
 from kakeya_ops.demo.interruption import Interruption
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory import load_inventory
+from kakeya_ops.serving.faults import EXIT_CODE
 
 SLEEP = "import time; time.sleep(60)"
 
@@ -224,3 +225,25 @@ def test_a_kept_fleet_outlives_its_worker_but_not_its_head(sleepers: DemoFleet) 
         sleepers.wait_until_head_ends(tell)
     assert len(told) == 1
     assert "worker" in told[0]
+
+
+def test_a_kept_fleet_starts_those_anew_whom_a_drill_has_ended(
+    sleepers: DemoFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+
+    def start(name: str) -> None:
+        started.append(name)
+        sleepers.children[name] = Child(name, ["sleep", "60"], tmp_path / name)
+        if len(started) == 2:
+            sleepers.children[HEAD].signal_group(signal.SIGKILL)
+
+    monkeypatch.setattr(sleepers, "_start", start)
+    for name in (HEAD, WORKER):
+        sleepers.children[name].signal_group(signal.SIGKILL)
+        sleepers.children[name].ended_within(30)
+        sleepers.children[name] = Child(name, ["sh", "-c", f"exit {EXIT_CODE}"], tmp_path / name)
+    told: list[str] = []
+    with pytest.raises(EnvironmentFault, match="head"):
+        sleepers.wait_until_head_ends(told.append)
+    assert (sorted(started), told) == ([HEAD, WORKER], [])

@@ -25,6 +25,7 @@ from kakeya_ops.wire.bodies import (
 )
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.cards import Card, CardsExchange
+from kakeya_ops.wire.drills import DrillRequest, DrillState, Fault
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
 from kakeya_ops.wire.signing import REPLY_HEADER, REQUEST_HEADER, NodeSigner, body_digest, sign_reply
 from kakeya_ops.wire.statuses import STATUSES
@@ -137,6 +138,9 @@ def test_every_row_of_the_error_table_is_told(error: type[KakeyaError]) -> None:
         WorkerReceipt,
         Card,
         CardsExchange,
+        DrillRequest,
+        Fault,
+        DrillState,
     ],
 )
 def test_every_body_and_its_fields_are_told(body: type[WireBody]) -> None:
