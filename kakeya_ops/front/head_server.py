@@ -134,6 +134,7 @@ def _head_settings(startup: Startup) -> HeadSettings:
         require_remote=prefill.require_remote,
         concurrency=startup.inventory.model_serving.concurrency,
         queue=startup.host.queue,
+        grace_seconds=prefill.grace_seconds,
     )
 
 

@@ -125,6 +125,8 @@ class Prefill(Section):
     """exact: only peers whose arithmetic is equal; close: also those that passed a parity run within its tolerance."""
     require_remote: bool = False
     """Answer 503 when the remote path fails, instead of computing locally."""
+    grace_seconds: float = Field(default=15.0, ge=0, le=3600)
+    """How long a prefill goes on whose client has left, for the case that it sends its request again; 0: not at all."""
 
     def contradictions(self) -> Iterator[Finding]:
         """What may never be remote cannot be required to be."""

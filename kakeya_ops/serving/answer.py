@@ -11,6 +11,7 @@ from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent, PrefixReady
 from kakeya_ops.serving.receipts import Receipt
+from kakeya_ops.serving.underway import Lead
 
 MakeReceipt = Callable[[dict[str, float]], Receipt]
 
@@ -29,18 +30,28 @@ class Answer:
         self._lock = threading.Lock()
         self._taken = False
         self._ticket: Ticket | None = None
+        self._lead: Lead | None = None
+        self._left = False
         self._make_receipt: MakeReceipt | None = None
         self._ended = threading.Event()
 
     def cancel(self) -> None:
-        """Stop at the next step, chunk or frame; at once if it is still waiting for its turn."""
+        """Stop at the next step, chunk or frame; at once if it is still waiting for its turn.
+
+        A prefill that others may wait for goes on for its grace period, without a listener.
+        """
         self.stop.stop()
         if self.begin():
             self.fail(Cancelled())
             return
         with self._lock:
-            ticket = self._ticket
-        if ticket:
+            ticket, lead, prefilling = self._ticket, self._lead, self._make_receipt is not None
+        if ticket is None:
+            return
+        if lead and prefilling and lead.linger(ticket.cancel):
+            self._left = True
+            self._tell(FailedEvent(Cancelled()))
+        else:
             ticket.cancel()
 
     def begin(self) -> bool:
@@ -52,6 +63,11 @@ class Answer:
     def elapsed(self) -> float:
         """Seconds since the request arrived."""
         return time.monotonic() - self._began
+
+    def share(self, lead: Lead) -> None:
+        """Equal requests wait for this one's prefill."""
+        with self._lock:
+            self._lead = lead
 
     def expect(self, make_receipt: MakeReceipt) -> None:
         """Say how the receipt is made once the first token is there; before the engine is asked."""
@@ -70,6 +86,12 @@ class Answer:
 
     def emit(self, event: DecodeEvent) -> None:
         """Pass on what the engine says; the receipt goes before the first token."""
+        if self._lead:
+            self._lead.hear(event)
+        if not self._left:
+            self._tell(event)
+
+    def _tell(self, event: DecodeEvent) -> None:
         try:
             if isinstance(event, PrefillEvent) and event.node is None and event.done == event.total:
                 self.seconds["prefilled"] = self.elapsed()

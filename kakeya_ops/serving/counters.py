@@ -53,6 +53,8 @@ class CounterName(StrEnum):
     # What a head does for its clients.
     REQUESTS = "requests"
     REQUESTS_FAILED = "requests_failed"
+    REQUESTS_JOINED = "requests_joined"
+    TOKENS_ABANDONED = "tokens_abandoned"
     TOKENS_DECODED = "tokens_decoded"
     LISTENERS_DROPPED = "listeners_dropped"
 
@@ -89,6 +91,8 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.CONNECTIONS_REFUSED: "Connections to a TLS port that were not let in, by reason.",
     CounterName.REQUESTS: "Requests of clients that were taken up.",
     CounterName.REQUESTS_FAILED: "Requests of clients that ended without a whole answer, by reason.",
+    CounterName.REQUESTS_JOINED: "Requests that waited for the prefill of an equal one under way.",
+    CounterName.TOKENS_ABANDONED: "Prompt tokens computed here for requests that ended before their first token.",
     CounterName.TOKENS_DECODED: "Tokens decoded for clients.",
     CounterName.LISTENERS_DROPPED: "Readers of the event stream that were too slow and were let go.",
 }

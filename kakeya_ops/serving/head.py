@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 from kakeya_ops.engine.contract import BlockSink, PrefillEvent, Ticket
 from kakeya_ops.engine.engine import Engine
@@ -18,6 +19,7 @@ from kakeya_ops.serving.backlog import Chain
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.gather import Gathered, Gathering
+from kakeya_ops.serving.grace import Grace
 from kakeya_ops.serving.ledger import Ledger, Settled
 from kakeya_ops.serving.neighbours import (
     DEMANDED_LOOKUP_SECONDS,
@@ -33,6 +35,7 @@ from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
 from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose, local_seconds
 from kakeya_ops.serving.supply import BlocksGone, Errand, explain_fallback
+from kakeya_ops.serving.underway import Lead, Underway
 from kakeya_ops.wire.signing import new_nonce
 
 _CONTEXT_TOKENS = 8192
@@ -44,7 +47,7 @@ class HeadSettings:
     """The inventory's `prefill` section, and what the memory verdict reckons with.
 
     `concurrency` requests are served at once, `queue` more may wait; `context_tokens` bounds prompt and answer
-    together, besides the model itself.
+    together, besides the model itself. A prefill goes on for `grace_seconds` after its client has left.
     """
 
     model_id: str
@@ -54,6 +57,7 @@ class HeadSettings:
     require_remote: bool = False
     concurrency: int = 64
     queue: int = 0
+    grace_seconds: float = 0.0
 
 
 class HeadService:
@@ -77,6 +81,8 @@ class HeadService:
         self.ledger = Ledger(node, engine)
         self._engine = engine
         self._neighbourhood = neighbourhood
+        abandoned = partial(node.counters.add, CounterName.TOKENS_ABANDONED)
+        self._underway = Underway(abandoned, Grace(settings.grace_seconds))
         self._places = threading.BoundedSemaphore(settings.concurrency + settings.queue)
         self._requests = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="request")
         self._lookups = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="lookup")
@@ -131,6 +137,7 @@ class HeadService:
         prompt = self._name(answer.request)
         modes = answer.request.directive.modes if answer.request.directive else frozenset()
         gathering = Gathering(self._engine, self.node.pool, prompt, use_pool=not modes & {"local", "skip-local-pool"})
+        lead = None if modes else self._share(answer, prompt, gathering)
         rules = self._rules(modes)
         local = self._local(gathering.local_blocks)
         found = self._survey(answer, prompt, local, rules)
@@ -139,6 +146,8 @@ class HeadService:
         gathered = self._gather(answer, gathering, decision, found, patience)
         if rules.demand != "local":
             self._insist(prompt, decision, gathered)
+        if lead:
+            lead.resumed_tokens = gathered.blocks * prompt.layout.block_tokens
         answer.seconds |= gathered.seconds | {"gathered": answer.elapsed()}
         answer.expect(lambda seconds: self._settle(Settled(answer, prompt, decision, gathered, seconds)))
         answer.follow(
@@ -146,6 +155,23 @@ class HeadService:
                 answer.request.decode, answer.emit, prefix=gathered.assembly, on_block=self._keep(prompt)
             )
         )
+
+    def _share(self, answer: Answer, prompt: Prompt, gathering: Gathering) -> Lead | None:
+        """Wait for the prefill of an equal request, or let equal ones wait for this."""
+        waited = False
+        while gathering.local_blocks < prompt.blocks:
+            lead, mine = self._underway.enter((prompt.hashes[prompt.blocks - 1], prompt.tenant))
+            if mine:
+                answer.share(lead)
+                return lead
+            if not waited:
+                waited = True
+                self.node.counters.add(CounterName.REQUESTS_JOINED)
+            lead.wait(lambda: answer.stop.stopped, answer.emit)
+            if answer.stop.stopped:
+                raise Cancelled
+            answer.seconds["queued"] = answer.elapsed()
+        return None
 
     def _name(self, request: GenerateRequest) -> Prompt:
         key = tenant_key(self.node.fleet_key, request.tenant)

@@ -117,7 +117,7 @@ class Subscription:
         return self._job.account()
 
     def close(self) -> None:
-        """Want nothing any more. A job that nobody wants ends at its next chunk."""
+        """Want nothing any more. A job that nobody wants ends after its grace, at its next chunk."""
         self._desk.leave(self._job, self)
 
     @property
@@ -157,6 +157,7 @@ class Job:
     ticket: Ticket | None = None
     abandoned: bool = False
     ended: bool = False
+    times_left: int = 0
     queue_seconds: float = 0.0
     started_at: float = field(default_factory=time.time)
     began: float = field(default_factory=time.monotonic)
@@ -166,6 +167,11 @@ class Job:
     def key(self) -> tuple[bytes, str]:
         """Equal for requests that can share this job."""
         return self.prompt.hashes[self.blocks - 1], self.prompt.tenant
+
+    @property
+    def unwanted(self) -> bool:
+        """Whether it goes on and nobody waits for it."""
+        return not self.subscribers and not self.ended
 
     def account(self) -> Account:
         """See `Subscription.account`."""

@@ -1,5 +1,7 @@
 """Prefill jobs of a worker: equal requests share one, nobody's slowness costs memory, unwanted ones end early.
 
+A job that everybody has left goes on for a grace period, in which a client that sends its request again joins it.
+
 A finished block goes into the pool. Each subscriber has those that it wants pinned until it takes them, so what waits
 for a slow reader is part of the pool's budget. When a new block finds no room, the reader that has been idle longest
 loses its job; the others go on.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 
 from kakeya_ops.engine.engine import Engine
@@ -19,7 +21,9 @@ from kakeya_ops.errors import EngineBusy, InputError, PoolFull
 from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
 from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.serving.grace import NO_GRACE, Grace
 from kakeya_ops.serving.job import Job, OnChange, Subscription, Wish
+from kakeya_ops.units import BlockHash
 from kakeya_ops.wire.bodies import Progress
 
 _logger = logging.getLogger(__name__)
@@ -31,12 +35,21 @@ MOST_JOBS = 64
 class JobBook:
     """All jobs of a worker. Thread-safe; `subscribe` may block for as long as a chunk takes, nothing else does."""
 
-    def __init__(self, engine: Engine, pool: BlockPool, counters: Counters, *, most_jobs: int = MOST_JOBS) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        pool: BlockPool,
+        counters: Counters,
+        *,
+        most_jobs: int = MOST_JOBS,
+        grace: Grace = NO_GRACE,
+    ) -> None:
         self.lock = threading.Lock()
         self._engine = engine
         self._pool = pool
         self._counters = counters
         self._most_jobs = most_jobs
+        self._grace = grace
         self._shared: dict[tuple[bytes, str], Job] = {}
         self._running: set[Job] = set()
         self._readers: dict[Subscription, Job] = {}
@@ -68,6 +81,18 @@ class JobBook:
         """See `Subscription.close`."""
         with self.lock:
             self._remove(job, subscription)
+            if not job.unwanted:
+                return
+            if not self._grace.seconds:
+                self._give_up(job)
+                return
+            job.times_left = left = job.times_left + 1
+        self._grace.later(self._grace.seconds, lambda: self._expire(job, left))
+
+    def makes(self, hashes: Collection[BlockHash]) -> bool:
+        """Whether a job is under way that a request for the whole of a prompt with these block hashes may join."""
+        with self.lock:
+            return any(name in hashes for name, _ in self._shared)
 
     def progress(self, job: Job) -> Progress:
         """See `Subscription.progress`."""
@@ -190,17 +215,25 @@ class JobBook:
     def _drop(self, job: Job, subscription: Subscription, error: Exception) -> None:
         """End one subscriber's share with `error`."""
         self._remove(job, subscription)
+        if job.unwanted:
+            self._give_up(job)
         subscription.end(error)
         subscription.notify()
 
     def _remove(self, job: Job, subscription: Subscription) -> None:
-        """Let `subscription` want nothing any more, and give up a job that nobody wants."""
+        """Let `subscription` want nothing any more."""
         subscription.release()
         self._readers.pop(subscription, None)
         if subscription in job.subscribers:
             job.subscribers.remove(subscription)
-        if job.subscribers or job.ended:
-            return
+
+    def _expire(self, job: Job, times_left: int) -> None:
+        """The grace of the job's leaving number `times_left` is over."""
+        with self.lock:
+            if job.unwanted and job.times_left == times_left:
+                self._give_up(job)
+
+    def _give_up(self, job: Job) -> None:
         job.abandoned = True
         self._forget(job)
         if job.ticket is not None:

@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from kakeya_ops.errors import PeerError
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.estimates import Clock
+from kakeya_ops.serving.scheduler import CLEARLY
 
 OVERRUN_FACTOR = 1.5
 OVERRUN_SLACK_SECONDS = 2.0
 """A part is late when it takes longer than its prediction times the factor and this; only then is it looked at."""
 STALL_SECONDS = 5.0
 """Where the operator prefers a slower worker, only one of which nothing was heard for so long is given up."""
-CLEARLY = 1.25
-"""The head must be sooner by this factor: what a worker has half done is worth something to the next request too."""
 _LEAST_LOOK_SECONDS = 0.25
 _MOST_LOOK_SECONDS = 5.0
 

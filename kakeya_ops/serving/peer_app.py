@@ -171,7 +171,8 @@ class _PeerApp:
         # Whoever asks is about to fetch.
         pool.touch_prefix(PartKey(hashes[block], part) for block, part in layout.needed(blocks))
         held = sum(pool.holds(PartKey(hash, part)) for hash in hashes for part in range(len(layout.parts)))
-        return LookupReply(resume_blocks=blocks, parts_held=held)
+        under_way = self._node.jobs is not None and self._node.jobs.makes(frozenset(hashes[-1:]))
+        return LookupReply(resume_blocks=blocks, parts_held=held, under_way=under_way)
 
     def _wish(self, caller: Caller, request: PrefillRequest) -> Wish:
         identity = self._node.identity

@@ -32,6 +32,8 @@ DEFAULT_BYTES_PER_SECOND = 50e6
 """Of a link that was never measured: half of what gigabit Ethernet carries."""
 DEFAULT_TOKENS_PER_SECOND = 50.0
 """Of a machine whose prefill was never measured."""
+CLEARLY = 1.25
+"""What is being computed anyway is waited for unless the head would be sooner by this factor."""
 DEFAULT_CONTEXT_TOKENS = 8192
 """Up to which it is looked for a length from which a worker helps, where no context is given."""
 
@@ -55,7 +57,8 @@ class Candidate:
     """A healthy peer with the same cache identity. `computes` is false for cache peers.
 
     `curve` is as for `Local`. `overhead_seconds` are what its jobs took beyond computing, waiting and transferring;
-    `doubt` is the probability, by its latest failures, that it does not deliver.
+    `doubt` is the probability, by its latest failures, that it does not deliver. With `under_way` it is computing this
+    prefix already, for somebody who has left or who waits too.
     """
 
     node: str
@@ -68,6 +71,7 @@ class Candidate:
     curve: PrefillCurve | None = None
     overhead_seconds: float = 0.0
     doubt: float = 0.0
+    under_way: bool = False
 
 
 @dataclass(frozen=True)
@@ -176,7 +180,7 @@ class _Course:
     def offers(self, peer: Candidate) -> Iterable[_Offer]:
         """What `peer` could do: hand over what it holds, compute the rest, or nothing."""
         held = min(peer.resume_blocks, self.most_blocks)
-        if held > self.own_blocks:
+        if held > self.own_blocks and not (peer.under_way and held < self.most_blocks):
             yield self._offer("import", peer, held, self._import_seconds(peer, held))
         if peer.computes and held < self.most_blocks:
             yield self.compute_offer(peer)
@@ -189,7 +193,8 @@ class _Course:
         return self._finish_seconds(0.0, self.own_blocks)
 
     def _offer(self, kind: Kind, peer: Candidate, blocks: int, seconds: float) -> _Offer:
-        return _Offer(kind, peer.node, blocks, seconds, seconds + peer.doubt * self.local_seconds())
+        cost_seconds = seconds + peer.doubt * self.local_seconds()
+        return _Offer(kind, peer.node, blocks, seconds, cost_seconds / (CLEARLY if peer.under_way else 1.0))
 
     def _finish_seconds(self, arrival_seconds: float, blocks: int) -> float:
         """The whole of it, when `blocks` are there after `arrival_seconds`; running streams are stalled by the rest."""
@@ -243,6 +248,7 @@ def _by_cost(offer: _Offer) -> tuple[float, bool, str]:
 
 
 __all__ = [
+    "CLEARLY",
     "DEFAULT_BYTES_PER_SECOND",
     "DEFAULT_CONTEXT_TOKENS",
     "DEFAULT_TOKENS_PER_SECOND",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -59,7 +59,9 @@ class PeerSource:
     def look_up(self, prompt: Prompt, stop: StopFlag) -> Candidate:
         """Ask what the peer holds of `prompt`. Raises `PeerError`, also when `stop` is set."""
         reply = self.ask_held(prompt.hashes[: prompt.blocks], stop)
-        return make_candidate(self.card, self.link, self.expected, reply.resume_blocks)
+        found = make_candidate(self.card, self.link, self.expected, reply.resume_blocks)
+        # What waits there is the very job that would be joined.
+        return replace(found, queue_seconds=0.0, under_way=True) if reply.under_way else found
 
     def ask_held(self, hashes: Sequence[BlockHash], stop: StopFlag) -> LookupReply:
         """What its pool holds of these blocks. Raises `PeerError`, also when `stop` is set."""

@@ -9,6 +9,7 @@ from kakeya_ops.engine.engine import Admission, Engine
 from kakeya_ops.errors import EngineDead
 from kakeya_ops.inventory import Inventory
 from kakeya_ops.kv.pool import BlockPool
+from kakeya_ops.serving.grace import Grace
 from kakeya_ops.serving.jobs import JobBook
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
@@ -61,7 +62,7 @@ def load_engine(startup: Startup, *, together: int = 1) -> Engine:
 def make_worker(startup: Startup, engine: Engine) -> Node:
     """The node around `engine`."""
     node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
-    node.jobs = JobBook(engine, node.pool, node.counters)
+    node.jobs = JobBook(engine, node.pool, node.counters, grace=Grace(startup.inventory.prefill.grace_seconds))
     return node
 
 

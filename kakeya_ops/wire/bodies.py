@@ -43,10 +43,14 @@ class LookupRequest(WireBody):
 
 
 class LookupReply(TellingBody):
-    """After `resume_blocks` blocks; `parts_held` counts all payloads of the asked blocks that are held."""
+    """After `resume_blocks` blocks; `parts_held` counts all payloads of the asked blocks that are held.
+
+    `under_way` says that a job is making the rest, which a request for all of them would join.
+    """
 
     resume_blocks: BlockCount
     parts_held: Annotated[int, Field(ge=0, le=MOST_PARTS * 256)]
+    under_way: bool = False
 
 
 class WantedPart(WireBody):

@@ -249,7 +249,13 @@ class LoopbackFleet:
             "fleet": {"name": "flows", "tenant": "flows", "key_file": str(key_file)},
             "model": {"id": "tiny", "path": str(plan.model or self.model)},
             "cache": {"pool_gb": 0.25, **wanted.cache, **plan.cache},
-            "prefill": {"min_tokens": 64, "policy": "prefer_remote", **wanted.prefill, **plan.prefill},
+            "prefill": {
+                "min_tokens": 64,
+                "policy": "prefer_remote",
+                "grace_seconds": 0,
+                **wanted.prefill,
+                **plan.prefill,
+            },
             "hosts": {other: self._describe_host(other, ports[other]) for other in self.plans},
         }
         path = self.directory / f"{label}.yaml"

@@ -58,6 +58,19 @@ def test_openais_client_does_not_see_the_comments(impatient: Front) -> None:
     assert len("".join(chunk.choices[0].text for chunk in impatient.complete(stream=True))) == 8
 
 
+def test_openais_client_waits_for_a_prefill_that_is_longer_than_its_patience(impatient: Front) -> None:
+    """Its timeout counts from byte to byte, so that comments keep it waiting."""
+    held = impatient.head.hold_prefix
+    assert held is not None
+    release = threading.Timer(0.8, held.set)
+    release.start()
+    try:
+        chunks = list(impatient.complete(stream=True, timeout=0.3))
+    finally:
+        release.join()
+    assert len("".join(chunk.choices[0].text for chunk in chunks)) == 8
+
+
 def test_a_long_prompt_shows_its_progress(impatient: Front) -> None:
     body = BODY | {"prompt": "x" * 640}
     assert impatient.head.hold_prefix is not None

@@ -10,6 +10,7 @@ from engine_bench import BLOCK_TOKENS, prompt
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.serving.counters import CounterName, Counters
+from kakeya_ops.serving.grace import NO_GRACE, Grace
 from kakeya_ops.serving.job import JobEnd, ReadyPart, Subscription, Wish
 from kakeya_ops.serving.jobs import JobBook
 from serving.running import DEADLINE_SECONDS, hash_prompt
@@ -75,11 +76,11 @@ class Reader:
 class Bench:
     """An engine, a pool, counters and the book over them."""
 
-    def __init__(self, engine: Engine, budget_bytes: int = 2**24, most_jobs: int = 8) -> None:
+    def __init__(self, engine: Engine, budget_bytes: int = 2**24, most_jobs: int = 8, grace: Grace = NO_GRACE) -> None:
         self.engine = engine
         self.pool = BlockPool(budget_bytes)
         self.counters = Counters()
-        self.book = JobBook(engine, self.pool, self.counters, most_jobs=most_jobs)
+        self.book = JobBook(engine, self.pool, self.counters, most_jobs=most_jobs, grace=grace)
 
     def wish(self, seed: int, blocks: int = BLOCKS, from_blocks: int = 0) -> Wish:
         tokens = prompt(BLOCKS * BLOCK_TOKENS + 1, seed=seed)

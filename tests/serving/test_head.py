@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count
@@ -111,6 +112,12 @@ class Town:
 
     def counted(self, name: CounterName) -> float:
         return self.head.node.counters.value(name)
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
     def settings(self, **changes: Any) -> Town:
         """The same town under another head."""

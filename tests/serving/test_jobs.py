@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ from kakeya_ops.engine.engine import Admission, Engine
 from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import EngineBusy, EngineDead, InputError, PoolFull
 from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.grace import Grace
 from kakeya_ops.serving.job import Wish
 from serving.job_bench import BLOCKS, Bench, held
 from serving.running import DEADLINE_SECONDS, hash_prompt
@@ -292,3 +293,39 @@ def test_a_dead_engine_ends_every_job(tiny_llama: Path) -> None:
     assert not isinstance(reader.error, Cancelled)
     reader.subscription.close()
     assert bench.pool.stats().pinned_bytes == 0
+
+
+def test_a_job_that_everybody_left_is_joined_within_its_grace_and_computed_once(engine: Engine) -> None:
+    timers: list[Callable[[], None]] = []
+    bench = Bench(engine, grace=Grace(10.0, lambda seconds, act: timers.append(act)))
+    wish = bench.wish(40)
+    impatient = bench.open(wish, brake=True)
+    impatient.wait_for_block()
+    for _ in range(5):
+        impatient.subscription.close()
+        assert bench.book.makes(wish.prompt.hashes[wish.blocks - 1 :])
+        resend = bench.open(wish)
+        assert resend.subscription.job_id == impatient.subscription.job_id
+        resend.subscription.close()
+    last = bench.open(wish)
+    for expire in timers:  # each leaving's grace, when it is long over
+        expire()
+    impatient.let_go()
+    assert last.read().error is None
+    assert len(last.parts) == BLOCKS
+    assert bench.count(CounterName.TOKENS_COMPUTED) == BLOCKS * BLOCK_TOKENS
+    assert not bench.book.makes(wish.prompt.hashes)
+
+
+def test_a_job_that_nobody_comes_back_to_ends_with_its_grace(engine: Engine) -> None:
+    timers: list[Callable[[], None]] = []
+    bench = Bench(engine, grace=Grace(10.0, lambda seconds, act: timers.append(act)))
+    reader = bench.open(bench.wish(41), brake=True)
+    reader.wait_for_block()
+    reader.subscription.close()
+    [expire] = timers
+    expire()
+    reader.let_go()
+    bench.wait_for_idle()
+    assert bench.count(CounterName.JOBS_CANCELLED) == 1
+    assert bench.count(CounterName.TOKENS_COMPUTED) < BLOCKS * BLOCK_TOKENS

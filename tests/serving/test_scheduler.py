@@ -303,6 +303,18 @@ def test_one_that_fails_is_left_for_one_that_does_not_and_tried_when_it_is_worth
     assert "failed lately" in decision.reason
 
 
+def test_what_is_under_way_is_joined_and_not_computed_beside_it() -> None:
+    equal = replace(WORKER, tokens_per_second=100.0, resume_blocks=4, bytes_per_second=1.1e5)
+    assert choose(PLAIN, PROMPT, IDLE, [equal], MEASURED).kind == "import"  # four blocks, and the rest here
+    joined = choose(PLAIN, PROMPT, IDLE, [replace(equal, under_way=True)], MEASURED)
+    assert (joined.kind, joined.blocks) == ("remote_compute", 10)
+    cold = replace(equal, resume_blocks=0)
+    assert choose(PLAIN, PROMPT, IDLE, [cold], MEASURED).kind == "local"
+    assert choose(PLAIN, PROMPT, IDLE, [replace(cold, under_way=True)], MEASURED).kind == "remote_compute"
+    slow = replace(cold, under_way=True, tokens_per_second=50.0)
+    assert choose(PLAIN, PROMPT, IDLE, [slow], MEASURED).kind == "local"
+
+
 @settings(deadline=None)
 @given(layouts, prompts, locals_, fleets, candidates, st.floats(0.5, 1))
 def test_one_in_doubt_is_never_preferred_to_its_equal(
