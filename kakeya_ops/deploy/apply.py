@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -224,10 +225,12 @@ def _refuse_changed(runner: Runner, plan: HostPlan) -> None:
 
     Guards that others left behind end here: they held the lock, and it was taken from them.
     """
-    script = f'rm -rf -- "$2"/{PREFIX}*; readlink "$1"'
-    links = runner.run(["/bin/sh", "-c", script, "sh", plan.places.current, plan.places.root]).text.strip()
-    current = links.rstrip("/").rpartition("/")[2] or None
-    if current != plan.state.generation or runner.read(plan.places.plist) != plan.state.plist:
+    places = plan.places
+    script = f'rm -rf -- "$2"/{PREFIX}*; readlink "$1"; if [ -e "$3" ]; then printf "\\0" && cat "$3"; fi'
+    found = runner.run(["/bin/sh", "-c", script, "sh", places.current, places.root, places.plist], check=True).stdout
+    link, there, plist = found.partition(b"\0")
+    current = os.fsdecode(link).strip().rstrip("/").rpartition("/")[2] or None
+    if current != plan.state.generation or (plist if there else None) != plan.state.plist:
         raise DeployError(plan.host.name, "somebody changed it since the plan was made", hint="run the command again")
 
 

@@ -47,6 +47,10 @@ class Timing:
     call: float = 20.0
     silence: float = 60.0
 
+    def pause_after(self, waited_seconds: float) -> float:
+        """The pause before the next look at something that was waited for so long: short at first, `poll` at most."""
+        return min(self.poll, max(self.poll / 20, waited_seconds / 4))
+
 
 @dataclass
 class HostContext:

@@ -28,11 +28,11 @@ from kakeya_ops.deploy.actions import Actions
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.errors import DeployError
+from kakeya_ops.deploy.health import ask
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.plan import HostPlan, Plan, make_plan
 from kakeya_ops.deploy.remote_files import remove, restoring, write_reversibly
 from kakeya_ops.deploy.restoring import note_service
-from kakeya_ops.deploy.service import ask
 from kakeya_ops.errors import InputError, KakeyaError, PeerError, PeerRefused, PeerUnreachable
 from kakeya_ops.inventory import Inventory
 from kakeya_ops.observe.http import read_reply

@@ -19,6 +19,13 @@ from kakeya_ops.remote.runner import Runner
 from kakeya_ops.units import render_seconds
 
 NOTE = "owner.json"
+# Whoever cannot write down who, because the disk is full, has not taken it.
+_TAKE = """
+umask 077
+mkdir -p -m 700 "$1" && mkdir -m 700 "$2" || exit
+cat > "$2/.$3" && mv -f "$2/.$3" "$2/$3" || { rm -rf -- "$2"; exit 1; }
+"""
+_RELEASE = 'case $(cat "$1/$2" 2>/dev/null) in *"\\"$3\\""*) rm -rf -- "$1" ;; esac'
 LONG_SECONDS = 3600.0
 """No deploy takes longer, unless it copies a model; a lock that is older is looked at with suspicion."""
 
@@ -85,24 +92,21 @@ def holding(runner: Runner, places: Places, host: str, why: str) -> Iterator[Hol
 
 def take_lock(runner: Runner, places: Places, host: str, why: str) -> Holder:
     """Take the lock. Raises `LockHeld` with who has it, since when and why."""
-    runner.run(["/bin/mkdir", "-p", "-m", "700", places.root], check=True)
     holder = Holder.here(why)
-    if runner.run(["/bin/mkdir", "-m", "700", places.lock]).status != 0:
+    note = json.dumps(asdict(holder)).encode()
+    argv = ("/bin/sh", "-c", _TAKE, "sh", places.root, places.lock, NOTE)
+    if runner.run(argv, input=note).status != 0:
         held = read_lock(runner, places)
         if held is not None:
             stale = held.stale if isinstance(held, Holder) else "whoever took it did not come to write down who"
             raise LockHeld(host, str(held), stale=stale)
-        runner.run(["/bin/mkdir", "-m", "700", places.lock], check=True)  # it was being released, or cannot be made
-    runner.write(f"{places.lock}/{NOTE}", json.dumps(asdict(holder)).encode(), 0o600)
+        runner.run(argv, input=note, check=True)  # it was being released, or cannot be made
     return holder
 
 
 def release_lock(runner: Runner, places: Places, holder: Holder) -> None:
     """Give the lock back, unless somebody has broken it and taken it meanwhile."""
-    note = runner.read(f"{places.lock}/{NOTE}")
-    now = Holder.parse(note) if note else None
-    if now is not None and now.token == holder.token:
-        break_lock(runner, places)
+    runner.run(("/bin/sh", "-c", _RELEASE, "sh", places.lock, NOTE, holder.token), check=True)
 
 
 def break_lock(runner: Runner, places: Places) -> None:

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kakeya_ops.deploy.context import HostContext
 
 _REMOVE_SECONDS = 600.0
 """For ten thousands of small files, which is what a program's venv is."""
+# -h: rename over the link itself, not into the folder that it leads to. GNU's mv says -T.
+_POINT = """
+while [ $# -gt 0 ]; do
+  ln -sfn "$1" "$2.part" || exit
+  mv -hf "$2.part" "$2" 2>/dev/null || mv -fT "$2.part" "$2" || exit
+  shift 2
+done
+"""
 
 
 def make_folder(context: HostContext, path: str, mode: str) -> None:
     """Make the folder at `path` and those above it; an existing one keeps its mode."""
-    context.runner.run(["/bin/mkdir", "-p", "-m", mode, path], check=True)
+    make_folders(context, {path: mode})
+
+
+def make_folders(context: HostContext, modes: Mapping[str, str]) -> None:
+    """Make the folders that `modes` names, each with its mode; see `make_folder`."""
+    script = 'while [ $# -gt 0 ]; do /bin/mkdir -p -m "$1" "$2" || exit; shift 2; done'
+    words = [word for path, mode in modes.items() for word in (mode, path)]
+    context.runner.run(["/bin/sh", "-c", script, "sh", *words], check=True)
 
 
 def remove(context: HostContext, *paths: str) -> None:
@@ -40,10 +55,13 @@ def restoring(context: HostContext, path: str, old: bytes | None, mode: int) -> 
 
 def point(context: HostContext, link: str, target: str) -> None:
     """Let the symbolic link at `link` lead to `target`, in one step."""
-    part = f"{link}.part"
-    # -h: rename over the link itself, not into the folder that it leads to. GNU's mv says -T.
-    script = 'ln -sfn "$1" "$2" && { mv -hf "$2" "$3" 2>/dev/null || mv -fT "$2" "$3"; }'
-    context.runner.run(["/bin/sh", "-c", script, "sh", target, part, link], check=True)
+    point_all(context, {link: target})
 
 
-__all__ = ["make_folder", "point", "remove", "restoring", "write_reversibly"]
+def point_all(context: HostContext, targets: Mapping[str, str]) -> None:
+    """Let each symbolic link of `targets` lead to its target, in that order; see `point`."""
+    words = [word for link, target in targets.items() for word in (target, link)]
+    context.runner.run(["/bin/sh", "-c", _POINT, "sh", *words], check=True)
+
+
+__all__ = ["make_folder", "make_folders", "point", "point_all", "remove", "restoring", "write_reversibly"]

@@ -9,10 +9,11 @@ from xml.parsers.expat import ExpatError
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.desired import INVENTORY
 from kakeya_ops.deploy.errors import ServiceError
+from kakeya_ops.deploy.health import wait_healthy
 from kakeya_ops.deploy.leftovers import end_leftovers
 from kakeya_ops.deploy.remote_files import make_folder, remove
 from kakeya_ops.deploy.served import read_served_host
-from kakeya_ops.deploy.service import ServiceControl, wait_healthy
+from kakeya_ops.deploy.service import ServiceControl
 from kakeya_ops.launchd import ServiceState
 from kakeya_ops.observe.state import Job
 

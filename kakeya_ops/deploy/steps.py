@@ -10,12 +10,12 @@ from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.desired import ABOUT, PLIST
 from kakeya_ops.deploy.errors import DeployError, NotHealthy, ServiceError
 from kakeya_ops.deploy.guard import arm
+from kakeya_ops.deploy.health import Exchange, wait_healthy
 from kakeya_ops.deploy.leftovers import end_leftovers
-from kakeya_ops.deploy.remote_files import make_folder, point, remove, write_reversibly
+from kakeya_ops.deploy.remote_files import make_folder, make_folders, point, point_all, remove, write_reversibly
 from kakeya_ops.deploy.restoring import note_service, write_plist
-from kakeya_ops.deploy.service import ServiceControl, ask, wait_healthy
+from kakeya_ops.deploy.service import ServiceControl
 from kakeya_ops.errors import IdentityMismatch, PeerError
-from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.launchd import Domain
 from kakeya_ops.observe.http import read_reply
@@ -36,12 +36,9 @@ class MakeFolders:
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
         places = context.places
-        make_folder(context, places.root, "700")
-        make_folder(context, places.logs, "700")
-        make_folder(context, f"{places.root}/generations", "700")
-        make_folder(context, places.agents, "755")
-        if places.key:
-            make_folder(context, places.key.rpartition("/")[0], "700")
+        ours = (places.root, places.logs, f"{places.root}/generations")
+        key = (places.key.rpartition("/")[0],) if places.key else ()
+        make_folders(context, {**dict.fromkeys((*ours, *key), "700"), places.agents: "755"})
 
 
 @dataclass(frozen=True)
@@ -205,13 +202,12 @@ class CheckCard:
 
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
-        endpoint = wait_healthy(context, self.domain)
-        if endpoint is not None:
-            check_identity(self.identity, self._card(context, endpoint))
+        found = wait_healthy(context, self.domain, self.asker)
+        if found.card is not None:
+            check_identity(self.identity, self._read(context, found.card))
 
-    def _card(self, context: HostContext, endpoint: Endpoint) -> Card:
-        request = self.asker.card_request(context.host.name, endpoint)
-        result = ask(context, request)
+    def _read(self, context: HostContext, card: Exchange) -> Card:
+        request, result = card
         try:
             return read_reply(request, Card, result.status, result.stdout)
         except PeerError as error:
@@ -234,9 +230,9 @@ class KeepGeneration:
         places, before = context.places, context.before
         previous = before.previous if before.generation == self.generation else before.generation
         note_links(context)
-        if previous is not None:
-            point(context, places.previous, f"generations/{previous}")
-        point(context, places.current, f"generations/{self.generation}")
+        # The one before it first: an interruption between the two leaves a current generation that is whole.
+        links = {places.previous: previous, places.current: self.generation}
+        point_all(context, {link: f"generations/{id}" for link, id in links.items() if id is not None})
         remove_unused(context, {self.generation, previous})
 
 

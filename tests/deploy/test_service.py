@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
-
 import pytest
 
-from deploy.conftest import QUICK
-from deploy.states import bare, inventory
-from kakeya_ops.deploy.context import HostContext
-from kakeya_ops.deploy.errors import NotHealthy, ServiceError
-from kakeya_ops.deploy.service import ServiceControl, ask_health, wait_healthy
+from deploy.services import control, start
+from kakeya_ops.deploy.errors import ServiceError
 from kakeya_ops.errors import CommandTimeout
-from kakeya_ops.launchd import Domain
-from kakeya_ops.observe.places import Places
-from kakeya_ops.remote.local_runner import LocalRunner
 from mac.host import MacHost
-from serving.running import Served, make_cache
-
-
-def control(mac: MacHost, arguments: list[str] | None = None, **timing: float) -> ServiceControl:
-    """Control of a service whose property list is written."""
-    host = inventory().host("allens")
-    places = Places.of(inventory(), host, str(mac.home))
-    uid = mac.state.own_uid
-    before = bare("allens", home=str(mac.home), uid=uid, domains=(Domain("gui", uid), Domain("user", uid)))
-    timings = dataclasses.replace(QUICK, **timing)
-    context = HostContext(host, LocalRunner("allens"), places, before, timing=timings)
-    sessions = ["Aqua", "Background"]
-    command = arguments or ["/bin/sleep", "1000"]
-    mac.write_agent(
-        {"Label": places.label, "ProgramArguments": command, "KeepAlive": True, "LimitLoadToSessionType": sessions}
-    )
-    return ServiceControl(context, Domain("gui", uid))
-
-
-def start(service: ServiceControl) -> None:
-    service.start(service.context.places.plist)
 
 
 def test_a_service_is_started_and_stopped(mac: MacHost) -> None:
@@ -113,34 +83,21 @@ def test_a_disabled_label_is_enabled_first(mac: MacHost) -> None:
 def test_a_launchctl_that_hangs_is_given_up(mac: MacHost) -> None:
     service = control(mac, call=0.5)
     mac.set(hang=("bootstrap",))
-    with pytest.raises(CommandTimeout):
+    with pytest.raises(CommandTimeout, match="launchctl bootstrap"):
         start(service)
 
 
-def test_a_service_that_ends_again_and_again_is_not_waited_for(mac: MacHost) -> None:
-    service = control(mac, ["/bin/sh", "-c", "exit 3"], healthy=60)
-    start(service)
-    with pytest.raises(NotHealthy, match=r"ends as soon as it is started .last exit: 3"):
-        wait_healthy(service.context, service.domain)
-
-
-def test_silence_is_told_when_the_time_is_over(mac: MacHost) -> None:
-    service = control(mac, healthy=0.3)
-    start(service)
-    with pytest.raises(NotHealthy, match="nothing answers"):
-        wait_healthy(service.context, service.domain)
-
-
-def test_health_is_asked_at_the_first_endpoint_that_answers(mac: MacHost) -> None:
+def test_a_start_is_one_call_and_a_stop_of_what_goes_at_once_another(
+    mac: MacHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = control(mac)
+    calls: list[object] = []
+    run = service.context.runner.run
+    monkeypatch.setattr(service.context.runner, "run", lambda *a, **k: calls.append(a) or run(*a, **k))
     start(service)
-    with Served(make_cache("allens")) as served:
-        down, up = (service.context.host.endpoints[0].model_copy(update={"port": port}) for port in (1, served.port))
-        host = service.context.host.model_copy(update={"endpoints": (down, up)})
-        context = dataclasses.replace(service.context, host=host)
-        assert wait_healthy(context, service.domain) == up
-        stranger = dataclasses.replace(context, host=host.model_copy(update={"name": "boris"}))
-        _, health = ask_health(stranger)
-    assert health is not None
-    assert not health.healthy
-    assert Path(service.context.places.plist).is_file()
+    assert len(calls) == 1
+    mac.set(bootout_linger_seconds=0)
+    service.stop()
+    assert len(calls) == 2
+    service.stop()
+    assert service.state() is None
