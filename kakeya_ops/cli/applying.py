@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import typer
 
 from kakeya_ops.cli.context import AppContext
 from kakeya_ops.cli.giving_up import giving_up
+from kakeya_ops.cli.reading import load, open_hosts
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts
-from kakeya_ops.deploy.material import read_key
 from kakeya_ops.deploy.plan import Plan
 from kakeya_ops.deploy.report import describe_results, exit_code
 from kakeya_ops.errors import ExitCode, InputError
-from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
 from kakeya_ops.views.deploy_screen import deploy_screen
 from kakeya_ops.views.deploy_tables import check_table, failure_view, result_table
 
@@ -30,20 +28,6 @@ class Applying:
     yes: bool = False
     cross_check: bool = False
     question: str = "Do this?"
-
-
-def load(context: AppContext) -> Inventory:
-    """The inventory that the person means."""
-    return load_inventory(find_inventory(context.inventory_path))
-
-
-@contextmanager
-def open_hosts(context: AppContext, inventory: Inventory) -> Iterator[Hosts]:
-    """Connections to the inventory's hosts."""
-    from kakeya_ops.remote.connect import connect  # paramiko is slow to import
-
-    with Hosts(inventory, connect, read_key(inventory)) as hosts:
-        yield hosts
 
 
 def ask(context: AppContext, applying: Applying) -> None:

@@ -36,14 +36,18 @@ def deploy(
 
     Exits with 0 when every host is what it shall be, 4 when only some are, 5 when --check finds something to do.
     """
-    from kakeya_ops.cli.deploying import DeployOptions, run_deploy, show_history
+    from kakeya_ops.cli.reading import reading
 
     if history:
+        from kakeya_ops.cli.deploying import show_history
+
         show_history(app_context(ctx), targets)
         return
-    run_deploy(
-        app_context(ctx), targets, DeployOptions(check, yes, parallel, (force or "").strip() or None, not no_rollback)
-    )
+    with reading(app_context(ctx), targets) as found:
+        from kakeya_ops.cli.deploying import DeployOptions, run_deploy
+
+        options = DeployOptions(check, yes, parallel, (force or "").strip() or None, not no_rollback)
+        run_deploy(app_context(ctx), found, options)
 
 
 __all__ = ["ParallelOption", "TargetsArgument", "YesOption", "deploy"]

@@ -6,19 +6,19 @@ A module of its own because it imports nearly everything, which ``kakeya --help`
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import typer
 
-from kakeya_ops.cli.applying import Applying, ask, carry_out, load, open_hosts
+from kakeya_ops.cli.applying import Applying, ask, carry_out
 from kakeya_ops.cli.context import AppContext
+from kakeya_ops.cli.reading import Reading, load, open_hosts
 from kakeya_ops.deploy.actions import Actions, PlanHost
 from kakeya_ops.deploy.apply import ApplySettings
 from kakeya_ops.deploy.audit import read_history
-from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.memory_gate import assess_states, gate_of, read_planned_model
 from kakeya_ops.deploy.plan import Plan, Planner
+from kakeya_ops.deploy.program import find_program
 from kakeya_ops.deploy.report import describe_plan
 from kakeya_ops.deploy.sources import read_material
 from kakeya_ops.deploy.targets import select_hosts
@@ -42,19 +42,16 @@ class DeployOptions:
     rollback: bool
 
 
-def run_deploy(context: AppContext, targets: Sequence[str], options: DeployOptions) -> None:
-    """Observe, plan, show, ask, apply, prove. Ends the command with its exit code."""
-    inventory = load(context)
-    names = select_hosts(inventory, targets)
-    with open_hosts(context, inventory) as hosts:
-        plan = make_deploy_plan(context, hosts, names, options.force)
-        if options.check or not plan.pending:
-            context.printer.show(describe_plan(plan), *plan_view(plan))
-            raise typer.Exit(_code_without_changes(plan))
-        _show_plan(context, plan)
-        _ask_about(context, plan, options)
-        settings = ApplySettings("deploy", options.parallel, options.rollback, reason=options.force)
-        carry_out(context, hosts, plan, settings, Applying(yes=True, cross_check=True))
+def run_deploy(context: AppContext, found: Reading, options: DeployOptions) -> None:
+    """Plan, show, ask, apply, prove. Ends the command with its exit code."""
+    plan = make_deploy_plan(context, found, options.force)
+    if options.check or not plan.pending:
+        context.printer.show(describe_plan(plan), *plan_view(plan))
+        raise typer.Exit(_code_without_changes(plan))
+    _show_plan(context, plan)
+    _ask_about(context, plan, options)
+    settings = ApplySettings("deploy", options.parallel, options.rollback, reason=options.force)
+    carry_out(context, found.hosts, plan, settings, Applying(yes=True, cross_check=True))
 
 
 def run_action(
@@ -82,22 +79,22 @@ def show_history(context: AppContext, targets: Sequence[str]) -> None:
     context.printer.show(histories, *(history_table(name, entries) for name, entries in histories.items()))
 
 
-def make_deploy_plan(context: AppContext, hosts: Hosts, names: tuple[str, ...], force: str | None) -> Plan:
-    """Observe and assess the hosts; then what is to be done on them.
+def make_deploy_plan(context: AppContext, found: Reading, force: str | None) -> Plan:
+    """Assess the hosts that are being read; then what is to be done on them.
 
     Raises `RefusedError`, the figures shown, when the model does not fit one of them, unless there is a reason to
     `force` it: before anything that takes long, or changes anything, is begun.
     """
-    inventory = hosts.inventory
-    with context.printer.progress(f"reading {', '.join(names)}"), ThreadPoolExecutor(1) as thread:
-        observing = thread.submit(hosts.observe, names)
-        model = read_planned_model(inventory, names)
-        states = observing.result()
+    inventory = found.hosts.inventory
+    with context.printer.progress(f"reading {', '.join(found.names)}"):
+        model = read_planned_model(inventory, found.names)
+        program = find_program()
+        states = found.states.result()
         assessments = assess_states(inventory, states, model)
     if force is None:
         _refuse(context, [found for found in assessments.values() if found.verdict.refuses])
     with context.printer.progress("reading what is to be deployed"):
-        planner = Planner(inventory, read_material(inventory), gate_of(assessments), force)
+        planner = Planner(inventory, read_material(inventory, program), gate_of(assessments), force)
     return planner.plan(states)
 
 

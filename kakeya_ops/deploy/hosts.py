@@ -12,7 +12,8 @@ from kakeya_ops.observe import HostState, Outcome, observe_host, run_on
 from kakeya_ops.observe.node import Asker
 from kakeya_ops.observe.places import Places
 from kakeya_ops.remote.runner import Runner
-from kakeya_ops.secret import Secret
+from kakeya_ops.secret import Secret, read_fleet_key
+from kakeya_ops.settings import expand_here
 
 OpenRunner = Callable[[ResolvedHost], Runner]
 
@@ -68,4 +69,9 @@ class Hosts:
                 runner.close()
 
 
-__all__ = ["PARALLEL", "Hosts", "OpenRunner"]
+def read_key(inventory: Inventory) -> Secret | None:
+    """The fleet key on this machine; None in a fleet without one. Raises `InputError`."""
+    return None if inventory.fleet.key_file is None else read_fleet_key(expand_here(inventory.fleet.key_file))
+
+
+__all__ = ["PARALLEL", "Hosts", "OpenRunner", "read_key"]

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Protocol
 
 from kakeya_ops.deploy.context import Step
+from kakeya_ops.deploy.hosts import read_key
 from kakeya_ops.engine.contract import CacheSettings
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import HostState
-from kakeya_ops.secret import Secret, read_fleet_key
+from kakeya_ops.secret import Secret
 from kakeya_ops.settings import expand_here
 
 _PYTHON_DIGITS = 6
@@ -81,11 +82,6 @@ def program_folder_id(id: str, python: str | None) -> str:
     keeps the program that it was proved with.
     """
     return id if python is None else f"{id}-{hashlib.sha256(python.encode()).hexdigest()[:_PYTHON_DIGITS]}"
-
-
-def read_key(inventory: Inventory) -> Secret | None:
-    """The fleet key on this machine. Raises `InputError`."""
-    return None if inventory.fleet.key_file is None else read_fleet_key(expand_here(inventory.fleet.key_file))
 
 
 def plan_identity(inventory: Inventory) -> CacheIdentity:

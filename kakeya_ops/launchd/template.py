@@ -10,14 +10,17 @@ import plistlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from xml.parsers.expat import ExpatError
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 import kakeya_ops
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.launchd.domain import SESSION_TYPES, DomainKind, check_label
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 TEMPLATE = "node.plist.j2"
 CAFFEINATE = ("/usr/bin/caffeinate", "-i")
@@ -119,17 +122,24 @@ def find_templates() -> Path:
 
 def render_plist(values: ServiceValues) -> bytes:
     """The property list for `values`: UTF-8 XML, always the same bytes for the same values."""
+    rendered = _compile(find_templates()).render(service=values).encode()
+    _prove(rendered, values)
+    return rendered
+
+
+@cache
+def _compile(folder: Path) -> Template:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # slow to import, and status does without
+
     environment = Environment(
-        loader=FileSystemLoader(find_templates()),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    rendered = environment.get_template(TEMPLATE).render(service=values).encode()
-    _prove(rendered, values)
-    return rendered
+    return environment.get_template(TEMPLATE)
 
 
 def _prove(rendered: bytes, values: ServiceValues) -> None:
