@@ -13,6 +13,13 @@ from kakeya_ops.probes import Finding, make_nonce, parse_findings, script_of
 from kakeya_ops.remote.quoting import quote_command
 from kakeya_ops.remote.runner import Result, Runner
 
+_LEAST_SECONDS = 2
+"""The host's clock is read in whole seconds."""
+_BEGIN = b"""
+began=$(date +%s) seconds=$1
+in_time() { [ $(($(date +%s) - began)) -lt "$seconds" ] || exit 1; }
+"""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -25,14 +32,18 @@ class Call:
 def run_all(runner: Runner, calls: Sequence[Call], timeout_seconds: float) -> list[Result]:
     """Run every one of `calls`, whatever became of those before it; their errors' text is not kept.
 
+    None begins in the second half of `timeout_seconds`: what follows a call that hangs must not happen when that comes
+    to its end at last, and nobody waits for it any more.
+
     Raises `CommandTimeout` when all together take longer than `timeout_seconds`, `CommandFailed` when the host did not
     come to the end of them, and what `Runner.run` raises.
     """
     nonce = make_nonce()
+    least = max(_LEAST_SECONDS, int(timeout_seconds / 2))
     body = b"".join(_lines(number, call, nonce) for number, call in enumerate(calls))
-    script = script_of(body, nonce)
+    script = script_of(_BEGIN + body, nonce)
     try:
-        done = runner.run(script.argv(), input=script.text, timeout_seconds=timeout_seconds)
+        done = runner.run(script.argv((str(least),)), input=script.text, timeout_seconds=timeout_seconds)
     except CommandTimeout as error:
         raise CommandTimeout(runner.name, _shown(calls), timeout_seconds, ended=error.ended) from error
     found = parse_findings(done.stdout, nonce)
@@ -46,7 +57,7 @@ def run_all(runner: Runner, calls: Sequence[Call], timeout_seconds: float) -> li
 
 def _lines(number: int, call: Call, nonce: str) -> bytes:
     command = quote_command(call.argv)
-    head = f"say begin {number}\n{command} 2>/dev/null <<'{nonce}'\n".encode()
+    head = f"in_time\nsay begin {number}\n{command} 2>/dev/null <<'{nonce}'\n".encode()
     # Without input there is no line at all, not an empty one.
     text = call.input + b"\n" if call.input else b""
     return head + text + f"{nonce}\nsay end {number} $?\n".encode()

@@ -9,32 +9,25 @@ have brought. What cannot be asked is said to be unknown.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, TypeVar
+from typing import Literal
 
 from kakeya_ops.deploy.hosts import PARALLEL, Hosts
-from kakeya_ops.deploy.own_connections import reached, read_own_connections
+from kakeya_ops.deploy.sight import Sight, look_around
 from kakeya_ops.errors import KakeyaError, PeerRefused, StreamCorrupt
-from kakeya_ops.inventory import ResolvedHost
-from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.kv.identity import CacheIdentity, Runtime
 from kakeya_ops.observe.fanout import run_on
-from kakeya_ops.observe.http import CURL, SECONDS, read_reply, signed_request
-from kakeya_ops.observe.node import Asker, usable_endpoints
+from kakeya_ops.observe.node import usable_endpoints
 from kakeya_ops.serving.compatibility import find_difference
-from kakeya_ops.units import NodeId
-from kakeya_ops.wire.body import WireBody
-from kakeya_ops.wire.cards import Card, CardsExchange
-from kakeya_ops.wire.paths import CARD_PATH, CARDS_PATH
+from kakeya_ops.wire.cards import Card
 
 MEETING_SECONDS = 12.0
 """Nodes exchange cards every two seconds; this long is waited for those of two to arrive."""
 _POLL_SECONDS = 0.3
 
 Verdict = Literal["ok", "failed", "unknown"]
-R = TypeVar("R", bound=WireBody)
 
 
 @dataclass(frozen=True)
@@ -62,84 +55,76 @@ class CrossCheck:
         inventory, chosen = self.hosts.inventory, set(names)
         heads = [host.name for host in inventory.with_role("head")]
         others = [name for name in inventory.hosts if name not in heads]
-        pairs = {f"{head} {node}": (head, node) for head, node in product(heads, others) if chosen & {head, node}}
-        outcomes = run_on(pairs, lambda pair: self._pair(*pairs[pair]), PARALLEL)
-        return [check for outcome in outcomes.values() if not isinstance(outcome, KakeyaError) for check in outcome]
+        pairs = [(head, node) for head, node in product(heads, others) if chosen & {head, node}]
+        found = self._meet(_asked_of(pairs))
+        return [check for pair in pairs for check in _judge(pair, found, self._unreached)]
 
-    def _pair(self, head: str, node: str) -> list[Check]:
-        """All checks of one pair, each with a verdict of its own."""
-        call = (CARD_PATH, None)
-        ours, theirs, back = (self._ask(a, b, Card, call) for a, b in ((head, head), (head, node), (node, head)))
-        found: list[tuple[str, Verdict, str]] = [
-            (f"signed request {head} -> {node}", *_answered(theirs)),
-            (f"signed request {node} -> {head}", *_answered(back)),
-            ("cache identity and runtime", *_compatible(ours, theirs)),
-            ("the running nodes know each other", *self._acquainted(head, node, (ours, theirs))),
-            (f"the process of {head} reaches {node}", *self._reaches(head, node, theirs)),
-            (f"the process of {node} reaches {head}", *self._reaches(node, head, ours)),
-        ]
-        return [Check(head, node, *entry) for entry in found]
-
-    def _acquainted(self, head: str, node: str, cards: tuple[Card | KakeyaError, ...]) -> tuple[Verdict, str]:
-        if any(isinstance(card, KakeyaError) for card in cards):
-            return "unknown", "one of the cards could not be had"
+    def _meet(self, asked: Mapping[str, tuple[str, ...]]) -> dict[str, Sight]:
+        """What each host sees of the others that it is `asked` about, once they have met or the time is over."""
         deadline = self.clock() + self.seconds
+        found: dict[str, Sight] = {}
+        left = tuple(asked)
         while True:
-            strangers = [a for a, b in ((head, node), (node, head)) if not self._knows(a, b)]
-            if not strangers:
-                return "ok", "each holds the other's fresh card"
-            if self.clock() > deadline:
-                who = " and ".join(strangers)
-                return "failed", f"{who} got no card of the other within {self.seconds:.0f} s"
+            looks = run_on(left, lambda name: look_around(self.hosts, name, asked[name]), PARALLEL)
+            for name, sight in looks.items():
+                found[name] = Sight.blind(sight, asked[name]) if isinstance(sight, KakeyaError) else sight
+            left = tuple(name for name in left if found[name].waits)
+            if not left or self.clock() > deadline:
+                return found
             self.pause(_POLL_SECONDS)
 
-    def _reaches(self, asking: str, asked: str, card: Card | KakeyaError) -> tuple[Verdict, str]:
-        """Whether the process of `asking` holds a connection to an endpoint of `asked`, whose `card` shows it alive."""
-        if isinstance(card, KakeyaError):
-            return "unknown", f"{asked} itself could not be asked"
-        endpoints = usable_endpoints(self._host(asked))
-        deadline = self.clock() + self.seconds
-        while True:
-            try:
-                label = self.hosts.places(asking).label
-                way = reached(read_own_connections(self.hosts.runner(asking), label), endpoints)
-            except KakeyaError as error:
-                return "unknown", error.message
-            if way is not None:
-                return "ok", f"connected to {way.address}, port {way.port}"
-            if self.clock() > deadline:
-                return "failed", _unreached(asking, asked, endpoints)
-            self.pause(_POLL_SECONDS)
-
-    def _knows(self, node: str, other: str) -> bool:
-        """Whether the running `node` holds a card of `other` that is no older than its present process."""
-        body = CardsExchange(cards=()).encode()
-        known = self._ask(node, node, CardsExchange, (CARDS_PATH, body))
-        return isinstance(known, CardsExchange) and any(card.node == other for card in known.cards)
-
-    def _ask(self, asking: str, asked: str, kind: type[R], call: tuple[str, bytes | None]) -> R | KakeyaError:
-        """What the node on `asked` answers when the host of `asking` asks it, in that node's name."""
-        asker = Asker(self.hosts.asker.key, self.hosts.asker.tenant, NodeId(asking))
-        error: KakeyaError = PeerRefused(asked, 0, "no endpoint", "it has no endpoint for peers")
-        for endpoint in usable_endpoints(self._host(asked)):
-            request = signed_request(asker.signer, asker.key, asked, endpoint, call)
-            try:
-                result = self.hosts.runner(asking).run(CURL, input=request.config(), timeout_seconds=3 * SECONDS)
-                return read_reply(request, kind, result.status, result.stdout)
-            except KakeyaError as failure:
-                error = failure
-        return error
-
-    def _host(self, name: str) -> ResolvedHost:
-        return self.hosts.inventory.host(name)
+    def _unreached(self, asking: str, asked: str) -> str:
+        endpoints = usable_endpoints(self.hosts.inventory.host(asked))
+        ways = " or ".join(f"{endpoint.address}, port {endpoint.port}" for endpoint in endpoints)
+        return (
+            f"the running process holds no connection to {ways}: was {asking} deployed since {asked} moved there? "
+            "Does a firewall, or Local Network in the Mac's privacy settings, keep the service from it?"
+        )
 
 
-def _unreached(asking: str, asked: str, endpoints: Sequence[Endpoint]) -> str:
-    ways = " or ".join(f"{endpoint.address}, port {endpoint.port}" for endpoint in endpoints)
-    return (
-        f"the running process holds no connection to {ways}: was {asking} deployed since {asked} moved there? "
-        "Does a firewall, or Local Network in the Mac's privacy settings, keep the service from it?"
-    )
+def _asked_of(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """The others that each host is asked about."""
+    asked: dict[str, tuple[str, ...]] = {}
+    for head, node in pairs:
+        asked[head] = (*asked.get(head, ()), node)
+        asked[node] = (*asked.get(node, ()), head)
+    return asked
+
+
+def _judge(pair: tuple[str, str], found: Mapping[str, Sight], unreached: Callable[[str, str], str]) -> list[Check]:
+    """All checks of one pair, each with a verdict of its own."""
+    head, node = pair
+    ours, theirs = found[head], found[node]
+    there, back = ours.cards[node], theirs.cards[head]
+    entries: list[tuple[str, Verdict, str]] = [
+        (f"signed request {head} -> {node}", *_answered(there)),
+        (f"signed request {node} -> {head}", *_answered(back)),
+        ("cache identity and runtime", *_compatible(ours.own, there)),
+        ("the running nodes know each other", *_acquainted(pair, found)),
+        (f"the process of {head} reaches {node}", *_reaches(ours, node, there, unreached(head, node))),
+        (f"the process of {node} reaches {head}", *_reaches(theirs, head, ours.own, unreached(node, head))),
+    ]
+    return [Check(head, node, *entry) for entry in entries]
+
+
+def _acquainted(pair: tuple[str, str], found: Mapping[str, Sight]) -> tuple[Verdict, str]:
+    head, node = pair
+    if isinstance(found[head].own, KakeyaError) or isinstance(found[head].cards[node], KakeyaError):
+        return "unknown", "one of the cards could not be had"
+    strangers = [a for a, b in (pair, pair[::-1]) if b not in found[a].known]
+    if not strangers:
+        return "ok", "each holds the other's fresh card"
+    return "failed", f"{' and '.join(strangers)} got no card of the other in time"
+
+
+def _reaches(sight: Sight, asked: str, card: Card | KakeyaError, unreached: str) -> tuple[Verdict, str]:
+    """Whether the process there holds a connection to an endpoint of `asked`, whose `card` shows it alive."""
+    if isinstance(card, KakeyaError):
+        return "unknown", f"{asked} itself could not be asked"
+    if isinstance(sight.reached, KakeyaError):
+        return "unknown", sight.reached.message
+    way = sight.reached.get(asked)
+    return ("failed", unreached) if way is None else ("ok", f"connected to {way.address}, port {way.port}")
 
 
 def _answered(answer: Card | KakeyaError) -> tuple[Verdict, str]:

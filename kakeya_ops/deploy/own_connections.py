@@ -18,8 +18,19 @@ from kakeya_ops.launchd import parse_print
 from kakeya_ops.remote.runner import Runner
 
 Address = tuple[str, int]
-_PRINT = 'uid=$(id -u); for kind in gui user; do launchctl print "$kind/$uid/$1" 2>/dev/null; printf "\\0"; done'
-_LIST = ("lsof", "-nP", "-a", "-iTCP", "-sTCP:ESTABLISHED", "-Fn", "-p")
+# Whatever looks like the line of a process id is listed, and what launchd really says decides which one counts.
+_LIST = r"""
+uid=$(id -u)
+for kind in gui user; do
+  shown=$(launchctl print "$kind/$uid/$1" 2>/dev/null)
+  printf '%s\n\0' "$shown"
+  pids="$pids $(printf '%s\n' "$shown" | sed -n 's/^[[:space:]]*pid = \([0-9][0-9]*\)$/\1/p')"
+done
+pids=$(echo $pids | tr ' ' ,)
+[ -n "$pids" ] || exit 0
+lsof -nP -a -iTCP -sTCP:ESTABLISHED -Fn -p "$pids" 2>&1
+printf '\0%s' $?
+"""
 _CONNECTION = re.compile(r"n.*->(?:\[(?P<v6>[^]]*)\]|(?P<v4>[^:]*)):(?P<port>\d+)")
 _NOT_FOUND = 127
 
@@ -29,16 +40,38 @@ def read_own_connections(runner: Runner, label: str) -> frozenset[Address]:
 
     Raises `ServiceError` where launchd has no process of it, `EnvironmentFault` where the host cannot tell.
     """
-    shown = runner.run(["/bin/sh", "-c", _PRINT, "sh", label]).text.split("\0")
+    return parse_listing(runner.name, runner.run(list_call(label)).stdout)
+
+
+def list_call(label: str) -> tuple[str, ...]:
+    """The command whose output `parse_listing` reads."""
+    return ("/bin/sh", "-c", _LIST, "sh", label)
+
+
+def parse_listing(host: str, output: bytes) -> frozenset[Address]:
+    """See `read_own_connections`; `host` is for messages."""
+    *shown, listed, status = [*output.decode(errors="replace").split("\0"), "", "", ""][:4]
     pids = [state.pid for state in map(parse_print, shown) if state.pid is not None]
     if not pids:
-        raise ServiceError(runner.name, f"launchd has no process of {label}")
-    listed = runner.run([*_LIST, str(pids[0])])
-    if listed.status == _NOT_FOUND:
-        raise EnvironmentFault(f"{runner.name}: the host has no lsof to tell connections by")
-    if listed.status != 0 and (complaint := listed.stderr.decode(errors="replace").strip()):
-        raise EnvironmentFault(f"{runner.name}: lsof cannot tell connections: {complaint.splitlines()[0]:.200}")
-    return parse_connections(listed.text)
+        raise ServiceError(host, "launchd has no process of the service")
+    if status == str(_NOT_FOUND):
+        raise EnvironmentFault(f"{host}: the host has no lsof to tell connections by")
+    complaints = [line for line in listed.splitlines() if line[:1] not in ("p", "f", "n")]
+    if status != "0" and complaints:
+        raise EnvironmentFault(f"{host}: lsof cannot tell connections: {complaints[0]:.200}")
+    return parse_connections(_section(listed, pids[0]))
+
+
+def _section(listed: str, pid: int) -> str:
+    """The lines of ``lsof -Fn`` about the process `pid`."""
+    lines: list[str] = []
+    ours = False
+    for line in listed.splitlines():
+        if line.startswith("p"):
+            ours = line == f"p{pid}"
+        elif ours:
+            lines.append(line)
+    return "\n".join(lines)
 
 
 def parse_connections(text: str) -> frozenset[Address]:
@@ -69,4 +102,11 @@ def _is_plain(address: str) -> bool:
     return True
 
 
-__all__ = ["Address", "parse_connections", "reached", "read_own_connections"]
+__all__ = [
+    "Address",
+    "list_call",
+    "parse_connections",
+    "parse_listing",
+    "reached",
+    "read_own_connections",
+]

@@ -52,10 +52,12 @@ class ServiceControl:
 
     def stop(self) -> None:
         """Unload it and wait until launchd has let go of the label; that it is not loaded, or leaving, is no fault."""
-        bootout, shown = self._calls(launchctl.bootout(self.service), launchctl.print_service(self.service))
+        # The first shows that launchctl answers at all, before anything is stopped.
+        shown = launchctl.print_service(self.service)
+        _, bootout, after = self._calls(shown, launchctl.bootout(self.service), shown)
         if classify(bootout.status, "bootout") not in _LEAVES:
             raise self._failed("bootout", bootout.status)
-        self._wait_gone(self.read_state(shown))
+        self._wait_gone(self.read_state(after))
 
     def start(self, plist: str) -> None:
         """Load the property list at `plist`, with further tries while launchd may still be busy, until it lives."""
@@ -112,7 +114,7 @@ class ServiceControl:
         return self.context.runner.run(argv, timeout_seconds=self.context.timing.call)
 
     def _calls(self, *calls: tuple[str, ...]) -> list[Result]:
-        return run_all(self.context.runner, [Call(argv) for argv in calls], self.context.timing.call * len(calls))
+        return run_all(self.context.runner, [Call(argv) for argv in calls], self.context.timing.call)
 
     def _failed(self, verb: str, status: int) -> KakeyaError:
         return self._error(f"launchctl {verb} {self.service.target} failed with {describe(status)}", hint_for(status))

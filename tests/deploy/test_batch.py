@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kakeya_ops.deploy.batch import Call, run_all
@@ -40,3 +42,18 @@ def test_what_takes_too_long_is_named(runner: LocalRunner) -> None:
 def test_what_does_not_come_to_its_end_is_an_error(runner: LocalRunner) -> None:
     with pytest.raises(CommandFailed):
         run_all(runner, [Call(("true",)), Call(("sh", "-c", "kill -9 $PPID"))], 10)
+
+
+def test_what_follows_a_call_that_hangs_does_not_happen_later(
+    runner: LocalRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the clock of the host says after the first command that half of the time is over."""
+    calls, late = tmp_path / "calls", tmp_path / "late"
+    clock = tmp_path / "date"
+    clock.write_text(f'#!/bin/sh\necho >> {calls}\n[ "$(wc -l < {calls})" -lt 3 ] && echo 100 || echo 115\n')
+    clock.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(CommandFailed, match="did not come to its end"):
+        run_all(runner, [Call(("true",)), Call(("touch", str(late)))], 30.0)
+    assert not late.exists()
+    assert len(run_all(runner, [Call(("true",))], 300.0)) == 1

@@ -24,7 +24,7 @@ from kakeya_ops.observe.places import Places
 from mac.state import MacState
 
 NAME = "vault"
-IMPATIENT = dataclasses.replace(QUICK, healthy=1.0, gone=2.0, retries=3, call=2.0, pid=2.0)
+IMPATIENT = dataclasses.replace(QUICK, healthy=1.0, gone=2.0, retries=3, call=3.0, pid=2.0)
 _QUEUES = itertools.count(101)
 _KNOBS = (
     "bootout_disables",

@@ -269,14 +269,18 @@ def _uname(mac: MacState, arguments: list[str]) -> str:
 
 
 def _lsof(_: MacState, arguments: list[str]) -> str:
-    """Established TCP connections of one process, as ``-F n`` shows them."""
+    """Established TCP connections of processes, as ``-F n`` shows them."""
     if arguments[:-1] != ["-nP", "-a", "-iTCP", "-sTCP:ESTABLISHED", "-Fn", "-p"]:
         raise Failure(1, f"lsof: this simulation knows no {' '.join(arguments)}")
-    pid = arguments[-1]
-    lines = [f"f7\nn{ours}->{theirs}\n" for ours, theirs in _connections(pid)]
-    if not lines:
+    found = {pid: _connections(pid) for pid in arguments[-1].split(",")}
+    shown = [
+        f"p{pid}\n" + "".join(f"f7\nn{ours}->{theirs}\n" for ours, theirs in ends)
+        for pid, ends in found.items()
+        if ends
+    ]
+    if not shown:
         raise Failure(1)
-    return f"p{pid}\n" + "".join(lines)
+    return "".join(shown)
 
 
 def _connections(pid: str) -> list[tuple[str, str]]:
