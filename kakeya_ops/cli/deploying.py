@@ -25,7 +25,7 @@ from kakeya_ops.deploy.targets import select_hosts
 from kakeya_ops.errors import ExitCode, RefusedError
 from kakeya_ops.memory.assessment import Assessment
 from kakeya_ops.memory.report import describe_assessment
-from kakeya_ops.views.deploy_tables import history_table, plan_view
+from kakeya_ops.views.deploy_tables import history_view, plan_view
 from kakeya_ops.views.memory_tables import assessment_view
 
 Choose = Callable[[Actions], PlanHost]
@@ -76,7 +76,8 @@ def show_history(context: AppContext, targets: Sequence[str]) -> None:
     names = select_hosts(inventory, targets)
     with open_hosts(context, inventory) as hosts:
         histories = {name: read_history(hosts.runner(name), hosts.places(name)) for name in names}
-    context.printer.show(histories, *(history_table(name, entries) for name, entries in histories.items()))
+    views = [history_view(name, entries) for name, entries in histories.items()]
+    context.printer.show(histories, *(renderable for view in views for renderable in view))
 
 
 def make_deploy_plan(context: AppContext, found: Reading, force: str | None) -> Plan:

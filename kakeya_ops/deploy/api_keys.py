@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.errors import DeployError
 from kakeya_ops.inventory import ResolvedHost
+from kakeya_ops.observe.host import read_api_keys
 from kakeya_ops.observe.places import on_host
-
-# ls shows what a link leads to with -L; its letters are the same everywhere, the options of stat are not.
-_LOOK = '[ -f "$1" ] || exit 44; [ -O "$1" ] && [ -r "$1" ] && LC_ALL=C ls -ldL "$1"'
-_ABSENT = 44
-_FOR_OTHERS = slice(4, 10)
+from kakeya_ops.observe.script import FIND_KEYS
+from kakeya_ops.observe.state import ApiKeysFile, HostState, Unknown
 
 
 @dataclass(frozen=True)
@@ -33,18 +31,29 @@ class CheckApiKeys:
 
     def apply(self, context: HostContext) -> None:
         """See `Step`. Changes nothing."""
-        host = context.host.name
-        found = context.runner.run(["/bin/sh", "-c", _LOOK, "sh", on_host(self.path, context.places.home)])
-        name = f"hosts.{host}.api.keys_file"
-        if found.status == _ABSENT:
-            hint = f"write one line for each, <key>: <tenant>, to {self.path} on {host}, then: chmod 600 {self.path}"
-            raise DeployError(host, f"{name} names {self.path}, and there is no such file on the host", hint=hint)
-        if found.status != 0 or set(found.text[_FOR_OTHERS]) != {"-"}:
-            raise DeployError(
-                host,
-                f"{name} names {self.path}, which is not its user's alone to read",
-                hint=f"on {host}, as the user of the service: chmod 600 {self.path}",
-            )
+        path = on_host(self.path, context.places.home)
+        found = context.runner.run(["/bin/sh", "-c", f"keys=$1; {FIND_KEYS}find_keys", "sh", path])
+        _judge(context.host.name, self.path, read_api_keys(found.status, found.text))
+
+
+def refuse_api_keys(host: ResolvedHost, state: HostState) -> None:
+    """Raise `DeployError` where `host` asks for API keys and was seen to have no file of them that will do."""
+    path = host.api.keys_file if host.api is not None else None
+    if path is not None and not isinstance(state.api_keys, Unknown):
+        _judge(host.name, path, state.api_keys)
+
+
+def _judge(host: str, path: str, found: ApiKeysFile | None) -> None:
+    name = f"hosts.{host}.api.keys_file"
+    if found is None:
+        hint = f"write one line for each, <key>: <tenant>, to {path} on {host}, then: chmod 600 {path}"
+        raise DeployError(host, f"{name} names {path}, and there is no such file on the host", hint=hint)
+    if not found.private:
+        raise DeployError(
+            host,
+            f"{name} names {path}, which is not its user's alone to read",
+            hint=f"on {host}, as the user of the service: chmod 600 {path}",
+        )
 
 
 def api_keys_steps(host: ResolvedHost) -> tuple[Step, ...]:
@@ -53,4 +62,4 @@ def api_keys_steps(host: ResolvedHost) -> tuple[Step, ...]:
     return () if path is None else (CheckApiKeys(path),)
 
 
-__all__ = ["CheckApiKeys", "api_keys_steps"]
+__all__ = ["CheckApiKeys", "api_keys_steps", "refuse_api_keys"]

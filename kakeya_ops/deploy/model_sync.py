@@ -87,11 +87,12 @@ class ModelCopy:
             return (CheckModel(self),)
         to_send = sum(self.files[name].size_bytes for name, what in differences.items() if _is_sent(what))
         self._check_room(host, places, state, to_send - _gathered_bytes(found))
-        return (SyncModel(self, to_send),)
+        replaces = isinstance(state.model, Unknown) or _may_replace(differences, found)
+        return (SyncModel(self, to_send, replaces),)
 
     def after(self, steps: Iterable[Step]) -> tuple[Step, ...]:
         """What is left to do once a deploy with `steps` has been proved good."""
-        return (ForgetReplaced(),) if any(isinstance(step, SyncModel) for step in steps) else ()
+        return (ForgetReplaced(),) if any(isinstance(step, SyncModel) and step.replaces for step in steps) else ()
 
     def _compare(self, found: ModelFacts, folder: str) -> dict[str, Difference]:
         """What of the host's files in `folder` is not known to be ours, by path."""
@@ -124,10 +125,14 @@ class ModelCopy:
 
 @dataclass(frozen=True)
 class SyncModel:
-    """Send what the host lacks; files that it has already are hashed there and left alone."""
+    """Send what the host lacks; files that it has already are hashed there and left alone.
+
+    `replaces` is whether files of an earlier model may have to be put aside for it.
+    """
 
     model: ModelCopy
     to_send_bytes: int = 0
+    replaces: bool = True
 
     @property
     def title(self) -> str:
@@ -284,6 +289,13 @@ def _strangers(found: Iterable[str], ours: Mapping[str, ModelFile]) -> list[str]
 
 def _is_sent(difference: Difference) -> bool:
     return difference in ("is missing", "has another size", "has another content")
+
+
+def _may_replace(differences: Mapping[str, Difference], found: ModelFacts) -> bool:
+    """Whether a file that is there differs, or may, or one was put aside by a deploy that did not come to its end."""
+    return any(name in found.files for name in differences) or any(
+        name.startswith(f"{REPLACED}/") for name in found.files
+    )
 
 
 def _gathered_bytes(found: ModelFacts) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kakeya_ops.deploy.api_keys import api_keys_steps
+from kakeya_ops.deploy.api_keys import api_keys_steps, refuse_api_keys
 from kakeya_ops.deploy.context import Step
 from kakeya_ops.deploy.desired import Desired, make_desired
 from kakeya_ops.deploy.gate import Gate, Verdict, no_gate
@@ -128,6 +128,7 @@ class Planner:
         keep = KeepGeneration(desired.generation)
         if not difference.service:
             return (*proof, keep), reasons
+        refuse_api_keys(host, state)
         loaded = tuple(dict.fromkeys(job.domain for job in difference.jobs))
         switch: list[Step] = [StopService(loaded, exchanged=True)] if loaded else []
         switch += [WritePlist(desired.plist), StartService(domain)]

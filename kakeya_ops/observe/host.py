@@ -13,11 +13,13 @@ from kakeya_ops.memory.facts import parse_host
 from kakeya_ops.observe.node import Asker, NodeFacts, node_requests, read_node
 from kakeya_ops.observe.places import Places, on_host
 from kakeya_ops.observe.script import make_script
-from kakeya_ops.observe.state import Fact, HostState, Job, KeyFile, ModelFacts, Python, Unknown
+from kakeya_ops.observe.state import ApiKeysFile, Fact, HostState, Job, KeyFile, ModelFacts, Python, Unknown
 from kakeya_ops.probes import Finding, parse_findings
 from kakeya_ops.remote.runner import Runner
 
 _SECONDS = 60.0
+_NO_KEYS = 44
+_FOR_OTHERS = slice(4, 10)
 _MISSING = Finding(-1, b"")
 
 T = TypeVar("T")
@@ -40,6 +42,7 @@ def observe_host(runner: Runner, inventory: Inventory, host: ResolvedHost, asker
         places.model,
         on_host(host.python or "", home),
         places.plist,
+        on_host((host.api and host.api.keys_file) or "", home),
     )
     result = runner.run(script.argv(arguments), input=script.text, timeout_seconds=_SECONDS)
     findings = _Findings(parse_findings(result.stdout, script.nonce), host.name)
@@ -84,6 +87,7 @@ class _Findings:
             lock=self._content("lock") or (b"" if "locked" in self.all else None),
             health=node.health,
             card=node.card,
+            api_keys=self._api_keys(),
         )
 
     def _get(self, name: str) -> Finding:
@@ -125,6 +129,12 @@ class _Findings:
             return mode
         return digest if isinstance(digest, Unknown) else KeyFile(mode, digest)
 
+    def _api_keys(self) -> Fact[ApiKeysFile | None]:
+        finding = self.all.get("api_keys")
+        if finding is None:
+            return Unknown("the host asks for no API keys")
+        return read_api_keys(finding.status, finding.text)
+
     def _model(self) -> Fact[ModelFacts | None]:
         if "model_absent" in self.all:
             return None
@@ -145,6 +155,13 @@ class _Findings:
         if not kinds:
             return Unknown("the user has no launchd domain")
         return any(parse_print_disabled(self._get(f"disabled_{kind}").text).get(label, False) for kind in kinds)
+
+
+def read_api_keys(status: int, shown: str) -> ApiKeysFile | None:
+    """What the look at a file of API keys found: `shown` is the line of ``ls -l``."""
+    if status == _NO_KEYS:
+        return None
+    return ApiKeysFile(private=status == 0 and set(shown[_FOR_OTHERS]) == {"-"})
 
 
 def _free_bytes(text: str) -> int:
@@ -172,4 +189,4 @@ def _parse_files(text: str) -> dict[str, tuple[int, int]]:
     return files
 
 
-__all__ = ["observe_host"]
+__all__ = ["observe_host", "read_api_keys"]

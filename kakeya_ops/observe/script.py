@@ -8,9 +8,14 @@ from kakeya_ops.memory.reading import MEMORY_PROBES
 from kakeya_ops.probes import Script, make_nonce, script_of
 
 _PREAMBLE = r"""
-label=$1 root=$2 key=$3 identity=$4 model=$5 python=$6 plist=$7
+label=$1 root=$2 key=$3 identity=$4 model=$5 python=$6 plist=$7 keys=$8
 uid=$(id -u)
 """
+
+FIND_KEYS = """
+find_keys() { [ -f "$keys" ] || return 44; [ -O "$keys" ] && [ -r "$keys" ] && LC_ALL=C ls -ldL "$keys"; }
+"""
+"""Shows the file ``$keys``: ls has the same letters everywhere, the options of stat differ. See `read_api_keys`."""
 
 _PROBES = r"""
 probe user id -un
@@ -39,6 +44,7 @@ if there "$key"; then
 else
   probe key_absent true
 fi
+[ -z "$keys" ] || probe api_keys find_keys
 find_model() { cd "$model" && find -L . -type f -exec stat -L -f '%z %m %N' {} +; }
 if [ -d "$model" ]; then probe model find_model; else probe model_absent true; fi
 show model_record "$root/model.json"
@@ -74,11 +80,11 @@ def make_script(requests: Mapping[str, bytes]) -> Script:
     The requests come last, each in a here-document, because a signature belongs in no list of processes.
     """
     nonce = make_nonce()
-    parts = [(MEMORY_PROBES + _PREAMBLE + _PROBES).encode()]
+    parts = [(MEMORY_PROBES + _PREAMBLE + FIND_KEYS + _PROBES).encode()]
     for name, config in requests.items():
         lines = (f"say begin {name}\ncurl --config - 2>/dev/null <<'{nonce}'\n", f"\n{nonce}\nsay end {name} $?\n")
         parts += [lines[0].encode(), config, lines[1].encode()]
     return script_of(b"".join(parts), nonce)
 
 
-__all__ = ["make_script"]
+__all__ = ["FIND_KEYS", "make_script"]

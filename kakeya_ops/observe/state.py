@@ -44,6 +44,13 @@ class KeyFile:
 
 
 @dataclass(frozen=True)
+class ApiKeysFile:
+    """The file of API keys; `private` is whether it is its user's, who can read it, and nobody else can."""
+
+    private: bool
+
+
+@dataclass(frozen=True)
 class Job:
     """A job that is loaded in `domain`, as launchd tells of it."""
 
@@ -102,6 +109,7 @@ class HostState:
     health: Fact[Health | None]
     card: Fact[Card]
     served: bytes | None = None
+    api_keys: Fact[ApiKeysFile | None] = Unknown("the host asks for no API keys")
 
     @property
     def job(self) -> Job | None:
@@ -115,4 +123,4 @@ class HostState:
         return self.job is not None and self.job.service.running
 
 
-__all__ = ["Fact", "Health", "HostState", "Job", "KeyFile", "ModelFacts", "Python", "Unknown"]
+__all__ = ["ApiKeysFile", "Fact", "Health", "HostState", "Job", "KeyFile", "ModelFacts", "Python", "Unknown"]

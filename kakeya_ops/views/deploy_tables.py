@@ -33,6 +33,8 @@ _STYLES = {
     "not begun": _DOUBTFUL,
 }
 
+_REMARKS = (("reason", "because"), ("gate", "memory"))
+
 
 def plan_view(plan: Plan) -> Iterator[RenderableType]:
     """For each host what differs, the diff of its property list, and the steps."""
@@ -83,19 +85,33 @@ def check_table(checks: Sequence[Check]) -> Table:
     return table
 
 
-def history_table(host: str, entries: Sequence[Mapping[str, object]]) -> Table:
-    """The audit log of a host, the oldest action first."""
-    table = _table("when", "who", "action", "before", "after", "outcome", "took", "reason")
-    table.title = f"{host}"
+def history_view(host: str, entries: Sequence[Mapping[str, object]]) -> Iterator[RenderableType]:
+    """The audit log of a host, the oldest action first: a line for what it was, and below it by whom and why.
+
+    The first is never wider than 80 columns with names of ours; the words below it are wrapped.
+    """
+    yield Text(host, style="bold")
+    if not entries:
+        yield Text("  nothing was done so far")
     for entry in entries:
-        seconds = entry.get("seconds")
-        table.add_row(
-            _when(entry.get("time")),
-            *(_text(entry.get(name) or "-") for name in ("who", "action", "before", "after", "outcome")),
-            render_seconds(seconds) if isinstance(seconds, int | float) else "-",
-            _text("; ".join(str(entry[name]) for name in ("reason", "gate") if entry.get(name))),
+        action, before, after = (visible(str(entry.get(name) or "-")) for name in ("action", "before", "after"))
+        outcome = visible(str(entry.get("outcome") or "unknown"))
+        yield Text.assemble(
+            f"  {_when(entry.get('time')):<19}  ",
+            (f"{action:<8}  ", "bold"),
+            f"{before:>12} -> {after:<12}  ",
+            (outcome, _STYLES.get(outcome, "")),
         )
-    return table
+        yield Padding(Text("; ".join(_words_of(entry)), style="dim"), (0, 0, 0, 6))
+
+
+def _words_of(entry: Mapping[str, object]) -> Iterator[str]:
+    """How long an action took, by whom it was done, and what there is to be said about it."""
+    seconds = entry.get("seconds")
+    if isinstance(seconds, int | float):
+        yield f"took {render_seconds(seconds)}"
+    yield f"by {visible(str(entry.get('who') or 'nobody knows whom'))}"
+    yield from (f"{said}: {visible(str(entry[name]))}" for name, said in _REMARKS if entry.get(name))
 
 
 def _host_view(host: HostPlan) -> Iterator[RenderableType]:
@@ -136,4 +152,4 @@ def _text(value: object) -> Text:
     return Text(visible(str(value)))
 
 
-__all__ = ["check_table", "failure_view", "history_table", "plan_view", "result_table"]
+__all__ = ["check_table", "failure_view", "history_view", "plan_view", "result_table"]

@@ -25,4 +25,14 @@ def test_the_end_of_the_log_is_shown_without_secrets(tmp_path: Path, monkeypatch
     log.write_text(f"one\ntwo \x1b[31m\n{key}\n")
     command = ["--inventory", str(path), "logs", "allens", "-n", "2"]
     assert CliRunner().invoke(app, command).stdout == "two \\x1b[31m\n[redacted]\n"
+    written = '{"event": "ready", "level": "info", "timestamp": "2026-11-30T23:10:03Z", "node": "allens"}'
+    log.write_text(f"{written}\n")
+    assert CliRunner().invoke(app, command).stdout == f"{written}\n"
+    with monkeypatch.context() as terminal:
+        terminal.setattr("rich.console.Console.is_terminal", True)
+        shown = CliRunner().invoke(app, ["--no-color", *command]).stdout
+    assert "ready" in shown
+    assert "node=allens" in shown
+    assert "{" not in shown
+    log.write_text(f"one\n{key}\n")
     assert json.loads(CliRunner().invoke(app, ["--json", *command]).stdout)["lines"][1] == "[redacted]"

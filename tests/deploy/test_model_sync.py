@@ -141,6 +141,28 @@ class TestReplacing:
         assert read(source).after(()) == ()
         assert read(source).after([SyncModel(read(source))]) == (ForgetReplaced(),)
 
+    def test_where_nothing_is_there_nothing_is_replaced_and_so_it_says(
+        self, context: HostContext, source: Path
+    ) -> None:
+        copy, there = read(source), Path(context.places.model)
+
+        def left() -> tuple[object, ...]:
+            return copy.after(copy.steps(context.host, context.places, observed(context)))
+
+        assert left() == ()
+        there.mkdir(parents=True)
+        (there / "NOTES").write_text("mine")
+        assert left() == ()
+        (there / "config.json").write_text("{}")
+        assert left() == (ForgetReplaced(),)
+        (there / "config.json").unlink()
+        (there / ".replaced").mkdir()
+        (there / ".replaced/config.json").write_text("{}")
+        assert left() == (ForgetReplaced(),)
+        (there / ".replaced/config.json").unlink()
+        (there / "model-00003-of-00003.safetensors").write_bytes(b"of another model")
+        assert left() == (ForgetReplaced(),)
+
 
 class TestWithoutSync:
     def test_a_copy_that_matches_is_proved_once(self, context: HostContext, source: Path) -> None:

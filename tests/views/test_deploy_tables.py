@@ -9,7 +9,7 @@ from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check
 from kakeya_ops.deploy.errors import DeployError
 from kakeya_ops.deploy.gate import Verdict
-from kakeya_ops.views.deploy_tables import check_table, failure_view, history_table, plan_view, result_table
+from kakeya_ops.views.deploy_tables import check_table, failure_view, history_view, plan_view, result_table
 
 
 def words(*renderables: RenderableType) -> str:
@@ -74,6 +74,27 @@ def test_checks_and_history() -> None:
         "outcome": "done",
         "seconds": 2.0,
     }
-    shown = words(history_table("allens", [entry, {"action": "unreadable line", "outcome": "unknown"}]))
-    assert "me@here deploy - b done 2.00 s" in shown
-    assert "unknown - unreadable line" in shown
+    shown = words(*history_view("allens", [entry, {"action": "unreadable line", "outcome": "unknown"}]))
+    assert "deploy - -> b done took 2.00 s; by me@here" in shown
+    assert "unknown unreadable line - -> - unknown" in shown
+    assert "nothing was done so far" in words(*history_view("allens", []))
+
+
+def test_a_history_is_readable_in_80_columns() -> None:
+    entry = {
+        "time": 1.8e9,
+        "who": "fluffy@head.local",
+        "action": "undeploy",
+        "outcome": "left as it is",
+        "seconds": 67.9,
+    }
+    entry |= {"before": "2a9c46bbf2c2", "after": "308ae604bb37", "reason": "somebody " * 20, "gate": "tight"}
+    out = io.StringIO()
+    for renderable in history_view("allens", [entry]):
+        Console(file=out, width=80).print(renderable)
+    lines = out.getvalue().splitlines()
+    assert lines[1].split()[2:] == ["undeploy", "2a9c46bbf2c2", "->", "308ae604bb37", "left", "as", "it", "is"]
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[2].startswith("      took ")
+    assert "; by fluffy@head.local; because: somebody" in lines[2]
+    assert " ".join(out.getvalue().split()).endswith("memory: tight")
