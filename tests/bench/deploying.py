@@ -1,6 +1,6 @@
 """Measures `kakeya deploy` on many hosts against one host, and against ansible-core doing the same, and prints ratios.
 
-    python tests/bench/deploying.py [--hosts N] [--rounds N] [--ansible VERSION]
+    python tests/bench/deploying.py [--hosts N] [--rounds N] [--only nothing|plist] [--ansible VERSION]
 
 Hosts are real OpenSSH servers on loopback, each in front of a simulated Mac with a node that serves. What launchd
 starts here only holds a connection to the head, as deploy demands of a node's process, and the nodes run beside it all
@@ -10,9 +10,14 @@ nothing to do  `kakeya deploy --check` of all hosts to that of one, as a person 
                of 50 ms. What the simulated programs print was recorded, since an interpreter for each would be measured
                otherwise.
 a new plist    the same change of every property list by `kakeya deploy --yes --parallel N` and by `ansible-playbook
-               --forks N`: copy, bootout, wait until gone, bootstrap. Kakeya also reads the host first, locks it, keeps
-               a generation, looks at health and card, checks them against the head's and writes its audit log. Ansible
-               is installed into a folder of the measurement.
+               --forks N`, in two rows. *The exchange alone*: of what Kakeya does, ansible does no more than copy,
+               bootout, wait until gone, bootstrap. *The same job*: as much of what Kakeya does as `copy` and `command`
+               can do, which is to look at the service, lock the host, keep a generation, check the list, exchange it,
+               wait for a process and for health, turn the links, and write an audit log. Neither has the rest: reading
+               the host's other facts, the host's own watch over the exchange, the signed card with its cache identity,
+               the checks between nodes in both directions, and the way back. What simulated programs other than
+               launchctl, plutil, ps and lsof print was recorded here too, for both sides. Ansible is installed into a
+               folder of the measurement.
 """
 
 from __future__ import annotations
@@ -50,7 +55,8 @@ while True:
         connection.recv(1)
     time.sleep(0.1)
 """
-_PLAYBOOK = """
+_STATEFUL = ("launchctl", "plutil", "ps", "lsof")
+_EXCHANGE = """
 - hosts: all
   gather_facts: false
   tasks:
@@ -63,6 +69,41 @@ _PLAYBOOK = """
       retries: 100
       delay: 0
     - command: launchctl bootstrap {{ domain }} {{ target }}
+"""
+_SAME_JOB = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - command: launchctl print {{ service }}
+    - command: mkdir {{ root }}/lock
+    - command: mkdir -p -m 700 {{ root }}/generations/{{ generation }}
+    - copy: {src: "{{ current }}/{{ item }}", dest: "{{ root }}/generations/{{ generation }}/{{ item }}", mode: "0600"}
+      loop: [inventory.yaml, identity.json, generation.json]
+    - copy: {src: "{{ plist }}", dest: "{{ root }}/generations/{{ generation }}/service.plist", mode: "0600"}
+    - command: plutil -lint {{ root }}/generations/{{ generation }}/service.plist
+    - command: launchctl bootout {{ service }}
+    - command: launchctl print {{ service }}
+      register: service_state
+      until: service_state.rc == 113
+      failed_when: service_state.rc != 113
+      retries: 100
+      delay: 0
+    - copy: {src: "{{ plist }}", dest: "{{ target }}", mode: "0644"}
+    - command: launchctl enable {{ service }}
+    - command: launchctl bootstrap {{ domain }} {{ target }}
+    - command: launchctl print {{ service }}
+      register: started
+      until: "'pid = ' in started.stdout"
+      retries: 100
+      delay: 0
+    - command: curl --silent --fail {{ health }}
+      register: answered
+      until: answered.rc == 0
+      retries: 100
+      delay: 0
+    - command: ln -sfn generations/{{ generation }} {{ root }}/current
+    - command: sh -c 'echo deployed {{ generation }} >> {{ root }}/audit.jsonl'
+    - command: rm -rf {{ root }}/lock
 """
 
 
@@ -193,27 +234,41 @@ def measure_nothing_to_do(found: Field, rounds: int) -> Measure:
 def measure_new_plist(found: Field, ansible: Path, rounds: int) -> list[Measure]:
     """Ansible's time to ours, for one host and for all."""
     near = found.write_config("near", found.ports)
+    _freeze(found, near)
     measures = []
     for names in (found.names[:1], found.names):
-        title = f"a new plist, hosts: {len(names)}, ansible's time to ours"
-        measure = Measure(title, "s", "at least", 3.0, combine=lambda ours, theirs: theirs / ours)
-        for _ in range(rounds):
-            found.want_another()
-            ours = found.kakeya(near, "deploy", *names, "--yes", "--parallel", str(len(names)))
-            argv = _ansible(found, ansible, names, found.want_another())
-            measure.add(ours, _run(argv, near))
-        measures.append(measure)
+        for what, tasks in (("the same job", _SAME_JOB), ("the exchange alone", _EXCHANGE)):
+            title = f"a new plist, hosts: {len(names)}, ansible's time for {what} to ours for all"
+            measure = Measure(title, "s", "at least", 3.0, combine=lambda ours, theirs: theirs / ours)
+            for _ in range(rounds):
+                found.want_another()
+                ours = found.kakeya(near, "deploy", *names, "--yes", "--parallel", str(len(names)))
+                argv = _ansible(found, ansible, names, tasks)
+                measure.add(ours, _run(argv, near))
+            measures.append(measure)
     return measures
 
 
-def _ansible(found: Field, ansible: Path, names: list[str], value: str) -> list[str]:
-    """Ansible's call that brings the property lists to say `value`."""
-    inventory, playbook = _write_playbook(found, names, value)
+def _freeze(found: Field, environment: dict[str, str]) -> None:
+    """Record what the simulated programs print that print the same all the time."""
+    for name in found.names:
+        found.machines[name].mac.forget_calls()
+    found.want_another()
+    argv = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(found.fleet.path), "deploy", "nodes"]
+    subprocess.run([*argv, "--check"], env=environment, stdin=subprocess.DEVNULL, capture_output=True)
+    found.kakeya(environment, "deploy", "nodes", "--yes", "--parallel", str(len(found.names)))
+    for name in found.names:
+        found.machines[name].mac.freeze(but=_STATEFUL)
+
+
+def _ansible(found: Field, ansible: Path, names: list[str], tasks: str) -> list[str]:
+    """Ansible's call that does `tasks`, so that the property lists say something else."""
+    inventory, playbook = _write_playbook(found, names, tasks, found.want_another())
     return [str(ansible / "bin/ansible-playbook"), "-i", inventory, playbook, "--forks", str(len(names))]
 
 
-def _write_playbook(found: Field, names: list[str], value: str) -> tuple[str, str]:
-    """Ansible's inventory and playbook that bring the property lists to say `value`."""
+def _write_playbook(found: Field, names: list[str], tasks: str, value: str) -> tuple[str, str]:
+    """Ansible's inventory and its playbook of `tasks`, which bring the property lists to say `value`."""
     hosts: dict[str, Any] = {}
     for name in names:
         places, mac = found.fleet.places(name), found.machines[name].mac
@@ -226,11 +281,15 @@ def _write_playbook(found: Field, names: list[str], value: str) -> tuple[str, st
             "target": places.plist,
             "domain": mac.domain(),
             "service": f"{mac.domain()}/{places.label}",
+            "root": places.root,
+            "current": str(Path(places.current).resolve()),
+            "generation": f"bench{found.changes:07}",
+            "health": f"http://127.0.0.1:{found.fleet.ports[name]}/healthz",
             "ansible_python_interpreter": sys.executable,
         }
     inventory, playbook = found.folder / "ansible.yaml", found.folder / "playbook.yaml"
     inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
-    playbook.write_text(_PLAYBOOK)
+    playbook.write_text(tasks)
     return str(inventory), str(playbook)
 
 
@@ -247,20 +306,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--hosts", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", choices=["nothing", "plist"], help="one of the two measurements")
     parser.add_argument("--ansible", default="2.19.14", help="the version of ansible-core")
     parser.add_argument("--ansible-venv", type=Path, help="a venv that has ansible-core already")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="kakeya-bench-") as name:
         folder = Path(name)
         os.environ["HOME"] = str(folder / "operator")
-        ansible = options.ansible_venv or install_ansible(folder / "ansible", options.ansible)
+        ansible = options.ansible_venv or folder / "ansible"
+        if options.only != "nothing" and not options.ansible_venv:
+            install_ansible(ansible, options.ansible)
         with field(folder, options.hosts) as found:
             near = found.write_config("first", found.ports)
             found.want_another()
             found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
-            measures = measure_new_plist(found, ansible, options.rounds)
-            found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
-            measures.append(measure_nothing_to_do(found, options.rounds))
+            measures = []
+            if options.only != "nothing":
+                measures += measure_new_plist(found, ansible, options.rounds)
+                found.kakeya(near, "deploy", "nodes", "--yes", "--parallel", str(options.hosts))
+            if options.only != "plist":
+                measures.append(measure_nothing_to_do(found, options.rounds))
     print(render_table(measures))
     return 0
 

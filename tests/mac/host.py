@@ -12,7 +12,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -115,17 +115,18 @@ class MacHost:
         """Take the simulated program away; one of this machine with its name shows up instead."""
         (self.bin / name).unlink(missing_ok=True)
 
-    def freeze(self) -> None:
+    def freeze(self, *, but: Collection[str] = ()) -> None:
         """From now on, answer each call made so far as it is answered now, without starting an interpreter.
 
-        For measurements of what changes nothing: ten hosts on one machine would mostly measure the simulator.
+        For measurements: hosts on one machine would mostly measure the simulator. Programs called as in `but` go on
+        as before, which those must whose answers are to change.
         """
         folder = Path(self.store.root, "frozen")
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         cases: dict[str, dict[str, str]] = {}
         for call in self.calls():
             name, words = call[0], " ".join(call[1:])
-            if name == "caffeinate" or CHANGING_VERBS & set(call) or words in cases.get(name, {}):
+            if name in ("caffeinate", *but) or CHANGING_VERBS & set(call) or words in cases.get(name, {}):
                 continue
             done = self.run(*call)
             out, err = (folder / f"{len(list(folder.iterdir()))}.{stream}" for stream in ("out", "err"))
