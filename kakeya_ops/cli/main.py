@@ -27,6 +27,7 @@ from kakeya_ops.cli import (
     logs,
     memory,
     render,
+    runbook,
     serve,
     service,
     status,
@@ -169,6 +170,7 @@ app.command()(memory.memory)
 app.command()(doctor.doctor)
 app.command()(deploy.deploy)
 app.command()(render.render)
+app.command()(runbook.runbook)
 app.command()(service.rollback)
 app.command()(service.undeploy)
 app.command()(service.start)

@@ -26,7 +26,7 @@ from kakeya_ops.remote.process import run_process
 PROJECT = "kakeya"
 _BUILD_SECONDS = 300.0
 _TAIL_CHARACTERS = 600
-_PACKED = ("pyproject.toml", "kakeya_ops", "templates")
+_PACKED = ("pyproject.toml", "kakeya_ops", "runbooks", "templates")
 """What of a checkout goes into the wheel, as far as it matters to what the program does."""
 _MADE_BY_INSTALLER = frozenset({"RECORD", "INSTALLER", "REQUESTED", "direct_url.json"})
 _EPOCH = (1980, 1, 1, 0, 0, 0)

@@ -34,6 +34,7 @@ def checkout(tmp_path: Path) -> Path:
     root = tmp_path / "checkout"
     (root / "kakeya_ops/__pycache__").mkdir(parents=True)
     (root / "templates").mkdir()
+    (root / "runbooks").mkdir()
     (root / "pyproject.toml").write_text(
         '[project]\nname = "small"\ndependencies = ["xxhash>=3"]\n'
         '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
