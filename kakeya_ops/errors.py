@@ -31,6 +31,7 @@
     ├── SignatureRejected (3)     a request, reply or receipt that is not the fleet's
     ├── EngineError (70)          the compute thread
     │   ├── EngineBusy            bounded queue is full; `retry_after_seconds`
+    │   │   └── MemoryShort       no memory for another request
     │   └── EngineDead            it stopped; nothing more can be computed
     └── PoolFull (3)              no room even after evicting all that may be evicted
 
@@ -315,9 +316,16 @@ class EngineBusy(EngineError):
 
     exit_code = ExitCode.FAILED
 
-    def __init__(self, retry_after_seconds: float) -> None:
-        super().__init__(f"the engine's queue is full; try again in {retry_after_seconds:.0f} s")
+    def __init__(self, retry_after_seconds: float, what: str = "the engine's queue is full") -> None:
+        super().__init__(f"{what}; try again in {retry_after_seconds:.0f} s")
         self.retry_after_seconds = retry_after_seconds
+
+
+class MemoryShort(EngineBusy):
+    """The machine has no memory for another request, and the pool has nothing more to give."""
+
+    def __init__(self, retry_after_seconds: float) -> None:
+        super().__init__(retry_after_seconds, "memory is short on this machine")
 
 
 class EngineDead(EngineError):
@@ -353,6 +361,7 @@ __all__ = [
     "InputError",
     "InventoryError",
     "KakeyaError",
+    "MemoryShort",
     "ModelDirectoryError",
     "PeerBusy",
     "PeerError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection
@@ -94,6 +95,8 @@ class Engine:
         self._thread = thread
         self._dead = False
         self._on_death: Callable[[], None] = lambda: None
+        self.check_admission: Callable[[], None] = lambda: None
+        """Raises `EngineBusy` where a prompt must not be admitted for reasons outside of the engine."""
         self._prefills = PrefillQueue(loaded.model, self.layout, settings, together=admission.together)
         self._admitted = Admitted(admission.queue_limit, self._prefills.rate)
         cost = StepCost.of_layout(self.layout, shared_weights_bytes(loaded.model))
@@ -217,6 +220,11 @@ class Engine:
         """What MLX holds in this process, without waiting for the compute thread."""
         return MemoryUse(mx.get_active_memory(), mx.get_peak_memory())
 
+    def release_spare(self) -> None:
+        """Have MLX give buffers back that it keeps for later, at the next round; does not wait for it."""
+        with contextlib.suppress(EngineDead):
+            self._thread.call(mx.clear_cache)
+
     def on_death(self, notify: Callable[[], None]) -> None:
         """Have `notify` called, on the dying thread, if the compute thread ever fails; at once if it has failed."""
         self._on_death = notify
@@ -245,6 +253,7 @@ class Engine:
             raise InputError(f"a token is outside the model's vocabulary of {self.vocabulary_size}")
 
     def _admit(self, task: PrefillTask) -> None:
+        self.check_admission()
         self._admitted.enter(task)
         try:
             self._thread.call(lambda: self._prefills.add(task))

@@ -25,6 +25,7 @@ from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.pressure import watching_memory
 from kakeya_ops.serving.publishing import Publisher, PublishRules
 from kakeya_ops.serving.receipt_file import ReceiptFile
 from kakeya_ops.serving.refused import serve_refused
@@ -75,6 +76,7 @@ def serve_head(
         node = Node(startup.settings, BlockPool(startup.host.pool_bytes), engine.identity, engine)
         node.faults.revived = admittance.starts_again
         exchange = closing.enter_context(exchanging(node, inventory))
+        closing.enter_context(watching_memory(node, inventory.memory.keep_free_bytes))
         fleet = Fleet(node, exchange, engine.runtime, {host: inventory.host(host).role for host in inventory.hosts})
         head = HeadService(node, engine, fleet, head_settings)
         closing.callback(head.close)

@@ -17,7 +17,7 @@ from prometheus_client import Histogram
 
 from kakeya_ops.engine.contract import FailedEvent, PrefillEvent, Ticket, TokenEvent
 from kakeya_ops.engine.prefill import Cancelled
-from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, RemoteRequired
+from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, MemoryShort, RemoteRequired
 from kakeya_ops.front.series import Latencies
 from kakeya_ops.serving.contract import GenerateRequest, Head, HeadEvent, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName, Counters
@@ -247,6 +247,7 @@ def _reason(error: Exception) -> str:
 
 _REASONS: dict[type[Exception], str] = {
     Cancelled: "cancelled",
+    MemoryShort: "memory_short",
     EngineBusy: "busy",
     EngineDead: "engine_dead",
     RemoteRequired: "remote_required",

@@ -150,6 +150,13 @@ class MemorySection(Section):
     """Memory of each host in GiB that is left to its system; null: 2, or an eighth of the host's memory if more."""
     tight_percent: float = Field(default=10.0, ge=0, le=90)
     """What fits with less than this share of a limit left is called tight."""
+    keep_free_gb: Gigabytes | None = None
+    """Memory in GiB below which a running node's pool gives way; null: a sixteenth of the host's memory, 1 at most."""
+
+    @property
+    def keep_free_bytes(self) -> int | None:
+        """`keep_free_gb` in bytes, None for the default."""
+        return None if self.keep_free_gb is None else int(self.keep_free_gb * GIGABYTE_BYTES)
 
     @property
     def reserve_bytes(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse
 
-from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, RefusedError, RemoteRequired
+from kakeya_ops.errors import EngineBusy, EngineDead, KakeyaError, MemoryShort, RefusedError, RemoteRequired
 
 
 class ApiError(RefusedError):
@@ -54,7 +54,8 @@ def describe_failure(error: Exception) -> ApiError:
         return error
     if isinstance(error, EngineBusy):
         retry = {"Retry-After": str(max(1, math.ceil(error.retry_after_seconds)))}
-        return ApiError(503, error.message, code="engine_busy", headers=retry)
+        code = "memory_short" if isinstance(error, MemoryShort) else "engine_busy"
+        return ApiError(503, error.message, code=code, headers=retry)
     if isinstance(error, EngineDead):
         return ApiError(503, "the engine has stopped; this server restarts it", code="engine_dead")
     if isinstance(error, RemoteRequired):

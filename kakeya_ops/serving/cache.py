@@ -13,6 +13,7 @@ from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.pressure import watching_memory
 from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import exchanging, start_up
 from kakeya_ops.settings import expand_here
@@ -31,7 +32,7 @@ def serve_cache(
     startup = start_up(inventory, name, "cache")
     node = Node(startup.settings, BlockPool(startup.host.pool_bytes), identity)
     server = Server(startup.peer_sites(make_peer_app(node), node.counters))
-    with exchanging(node, inventory):
+    with exchanging(node, inventory), watching_memory(node, inventory.memory.keep_free_bytes):
         server.run(lambda: tell(f"cache {node.id} is ready at {startup.addresses}"))
 
 

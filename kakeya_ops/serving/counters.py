@@ -35,6 +35,7 @@ class CounterName(StrEnum):
     TRANSFER_SECONDS = "transfer_seconds"
     LOCAL_HITS = "local_hits"
     EVICTIONS = "evictions"
+    POOL_SHRUNK = "pool_shrunk"
     # What a worker or cache does for others.
     JOBS_STARTED = "jobs_started"
     JOBS_JOINED = "jobs_joined"
@@ -75,6 +76,7 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.TRANSFER_SECONDS: "Seconds spent in streams of KV from peers.",
     CounterName.LOCAL_HITS: "Requests whose prefix was, in part at least, in this head's own pool.",
     CounterName.EVICTIONS: "Payloads that left the pool for lack of room.",
+    CounterName.POOL_SHRUNK: "Times that the pool was made smaller because memory ran short.",
     CounterName.JOBS_STARTED: "Prefill jobs begun for peers.",
     CounterName.JOBS_JOINED: "Requests that shared a job which was running already.",
     CounterName.JOBS_FINISHED: "Prefill jobs that reached their end.",

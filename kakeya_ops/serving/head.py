@@ -91,6 +91,7 @@ class HeadService:
         """See `Head.submit`."""
         if not self.healthy():
             raise EngineDead("the engine does not answer")
+        self._engine.check_admission()
         if not self._places.acquire(blocking=False):
             raise EngineBusy(max(self._engine.queue_seconds(), 1.0))
         answer = Answer(request, on_event, self._places.release)

@@ -33,10 +33,13 @@ class Holdings:
 
     @property
     def local_blocks(self) -> int:
-        """How many blocks the own pool lets the prompt resume after."""
+        """How many blocks the own pool lets the prompt resume after; they are the last to be evicted from now on."""
         if not self._use_pool:
             return 0
-        return longest_resume(self.prompt.layout, self.prompt.hashes, self._pool.holds, self.prompt.blocks)
+        layout, hashes = self.prompt.layout, self.prompt.hashes
+        blocks = longest_resume(layout, hashes, self._pool.holds, self.prompt.blocks)
+        self._pool.touch_prefix(self.prompt.key(*pair) for pair in layout.needed(blocks))
+        return blocks
 
     @property
     def received_blocks(self) -> int:

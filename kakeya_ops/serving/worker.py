@@ -14,6 +14,7 @@ from kakeya_ops.serving.jobs import JobBook
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
+from kakeya_ops.serving.pressure import watching_memory
 from kakeya_ops.serving.refused import serve_refused
 from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
@@ -38,7 +39,7 @@ def serve_worker(
         node.faults.revived = admittance.starts_again
         server = Server(startup.peer_sites(make_peer_app(node), node.counters))
         engine.on_death(lambda: server.fail(EngineDead("the compute thread has failed")))
-        with exchanging(node, inventory):
+        with exchanging(node, inventory), watching_memory(node, inventory.memory.keep_free_bytes):
             server.run(lambda: tell(f"worker {node.id} is ready at {startup.addresses}"))
     finally:
         engine.close()

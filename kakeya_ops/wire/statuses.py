@@ -18,6 +18,7 @@ from kakeya_ops.errors import (
     InputError,
     InventoryError,
     KakeyaError,
+    MemoryShort,
     ModelDirectoryError,
     PeerBusy,
     PeerError,
@@ -67,12 +68,13 @@ STATUSES: dict[type[KakeyaError], tuple[int, str]] = {
     SignatureRejected: (401, "signature_rejected"),
     EngineError: (500, "engine_failed"),
     EngineBusy: (503, "engine_busy"),
+    MemoryShort: (503, "memory_short"),
     EngineDead: (503, "engine_dead"),
     PoolFull: (507, "pool_full"),
 }
 """Every class of the tree, so that a new one cannot be forgotten; a test compares them."""
 
-_BUSY_CODES = frozenset({"engine_busy", "peer_busy"})
+_BUSY_CODES = frozenset({"engine_busy", "memory_short", "peer_busy"})
 _TEXT_LIMIT = 4096
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kakeya_ops.errors import EngineBusy, EngineDead, InputError, RemoteRequired
+from kakeya_ops.errors import EngineBusy, EngineDead, InputError, MemoryShort, RemoteRequired
 from kakeya_ops.openai_api.errors import ApiError, describe_failure, invalid
 
 
@@ -31,6 +31,7 @@ def test_headers_are_sent() -> None:
     ("error", "status", "code"),
     [
         (EngineBusy(0.2), 503, "engine_busy"),
+        (MemoryShort(5.0), 503, "memory_short"),
         (EngineDead("why"), 503, "engine_dead"),
         (RemoteRequired("why"), 503, "remote_required"),
         (InputError("why"), 500, "internal_error"),
@@ -47,4 +48,5 @@ def test_each_failure_has_its_status(error: Exception, status: int, code: str) -
 
 def test_a_busy_engine_says_when_to_come_back() -> None:
     assert describe_failure(EngineBusy(0.2)).headers["Retry-After"] == "1"
+    assert describe_failure(MemoryShort(5.0)).headers["Retry-After"] == "5"
     assert describe_failure(EngineBusy(12.1)).headers["Retry-After"] == "13"

@@ -10,6 +10,7 @@ from kakeya_ops.errors import (
     InputError,
     InventoryError,
     KakeyaError,
+    MemoryShort,
     PeerBusy,
     PeerError,
     PeerRefused,
@@ -43,6 +44,7 @@ def test_every_status_is_an_error(status: int) -> None:
         (SignatureRejected("x"), 401, "signature_rejected"),
         (IdentityMismatch("sink", 4, 0), 409, "identity_mismatch"),
         (EngineBusy(1), 503, "engine_busy"),
+        (MemoryShort(1), 503, "memory_short"),
         (PoolFull(2, 1), 507, "pool_full"),
         (InventoryError("inventory.yaml", (Fault("a", 1, "b"),)), 500, "invalid_inventory"),
     ],
@@ -73,7 +75,7 @@ def test_a_text_that_is_too_long_is_cut() -> None:
     assert ErrorBody.parse(body.encode()) == body
 
 
-@pytest.mark.parametrize("error", [EngineBusy(2.5), PeerBusy("other", 2.5)])
+@pytest.mark.parametrize("error", [EngineBusy(2.5), MemoryShort(2.5), PeerBusy("other", 2.5)])
 def test_a_busy_peer_is_busy_here(error: KakeyaError) -> None:
     status, body = describe_error(error)
     here = peer_error("allens", status, body)
