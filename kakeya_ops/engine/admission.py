@@ -12,7 +12,10 @@ _SHORTEST_RETRY_SECONDS = 1.0
 
 
 class Admitted:
-    """The book of admitted prompts, from the moment of their request on. Thread-safe."""
+    """The book of admitted prompts, from the moment of their request on. Thread-safe.
+
+    Those in the background are among them, but take no place and count for no estimate: they end for whoever comes.
+    """
 
     def __init__(self, limit: int, rate: PrefillRate) -> None:
         self._limit = limit
@@ -24,9 +27,12 @@ class Admitted:
         return len(self._tasks)
 
     def enter(self, task: PrefillTask) -> None:
-        """Admit `task`. Raises `EngineBusy` when there are too many."""
+        """Admit `task`, and give up what is in the background for it. Raises `EngineBusy` when there are too many."""
         with self._lock:
-            if len(self._tasks) < self._limit:
+            if not task.background:
+                for other in self._tasks:
+                    other.cancelled |= other.background
+            if sum(not other.background for other in self._tasks) < self._limit:
                 self._tasks[task] = None
                 return
         raise EngineBusy(max(self.queue_seconds(), _SHORTEST_RETRY_SECONDS))
@@ -44,7 +50,8 @@ class Admitted:
     def queue_seconds(self) -> float:
         """Estimated seconds until all of them are in the cache; 0 when nothing was measured yet."""
         curve = self._rate.curve
-        return sum(curve.seconds(min(task.position, task.end), task.end) for task in self.present()) if curve else 0.0
+        waiting = [task for task in self.present() if not task.background]
+        return sum(curve.seconds(min(task.position, task.end), task.end) for task in waiting) if curve else 0.0
 
 
 __all__ = ["Admitted"]

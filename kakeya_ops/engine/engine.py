@@ -169,6 +169,7 @@ class Engine:
             on_block=job.on_block,
             prefix=job.prefix,
             keep_states=job.keep_states,
+            background=job.background,
         )
         self._admit(task)
         return task

@@ -39,7 +39,8 @@ class PrefillJob:
     """Compute and export the blocks from where `prefix` ends (0 without one) up to `to_block`.
 
     `keep_states` names the blocks after which recurrent layers are exported too; None means the last block and every
-    16th. `on_done` is called once, with None, `Cancelled` or the error.
+    16th. `on_done` is called once, with None, `Cancelled` or the error. In the `background` it takes nobody's place,
+    and is cancelled as soon as anything else is wanted of the engine.
     """
 
     tokens: tuple[int, ...]
@@ -48,6 +49,7 @@ class PrefillJob:
     on_done: Callable[[Exception | None], None]
     prefix: Assembly | None = None
     keep_states: frozenset[int] | None = None
+    background: bool = False
 
 
 @dataclass(eq=False)
@@ -66,6 +68,7 @@ class PrefillTask:
     on_progress: Callable[[int], None] | None = None
     prefix: Assembly | None = None
     keep_states: frozenset[int] | None = None
+    background: bool = False
     cancelled: bool = False
     position: int = field(init=False)
     cache: list[Any] | None = field(default=None, init=False, repr=False)

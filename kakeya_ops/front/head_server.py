@@ -21,6 +21,7 @@ from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.keys import read_api_keys
 from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.fleet import Fleet
+from kakeya_ops.serving.followups import FollowUps
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
 from kakeya_ops.serving.node import Node
@@ -83,6 +84,10 @@ def serve_head(
         publisher = Publisher(node, fleet.usable, _publish_rules(inventory))
         closing.callback(publisher.close)
         head.publish = publisher.offer
+        if inventory.prefill.answers:
+            follow_ups = FollowUps(engine, node, fleet.usable, publisher.offer)
+            closing.callback(follow_ups.close)
+            head.follow_up = follow_ups.offer
         settings = _api_settings(inventory, api, node)
         closing.enter_context(keeping_receipts(head, receipts_path(inventory, node.id)))
         observatory = closing.enter_context(observing(head, fleet))

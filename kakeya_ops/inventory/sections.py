@@ -123,6 +123,8 @@ class Prefill(Section):
     """measured: whatever costs least by measured rates; prefer_remote: a worker whenever one can; local_only: never."""
     parity: Parity = "exact"
     """exact: only peers whose arithmetic is equal; close: also those that passed a parity run within its tolerance."""
+    answers: bool = True
+    """Prefill finished answers too, by an idle worker or head, so that the next turn of a conversation finds them."""
     require_remote: bool = False
     """Answer 503 when the remote path fails, instead of computing locally."""
     grace_seconds: float = Field(default=15.0, ge=0, le=3600)

@@ -24,6 +24,8 @@ class Answer:
         self.started_at = time.time()
         self.stop = StopFlag()
         self.seconds: dict[str, float] = {}
+        self.tokens: list[int] = []
+        """What was decoded so far."""
         self._began = time.monotonic()
         self._on_event = on_event
         self._on_end = on_end
@@ -95,8 +97,10 @@ class Answer:
         try:
             if isinstance(event, PrefillEvent) and event.node is None and event.done == event.total:
                 self.seconds["prefilled"] = self.elapsed()
-            if isinstance(event, TokenEvent) and self._make_receipt:
-                self._announce(self._make_receipt)
+            if isinstance(event, TokenEvent):
+                self.tokens.append(event.token)
+                if self._make_receipt:
+                    self._announce(self._make_receipt)
             self._on_event(event)
         finally:
             if isinstance(event, FailedEvent) or (isinstance(event, TokenEvent) and event.finish):

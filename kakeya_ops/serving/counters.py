@@ -58,6 +58,8 @@ class CounterName(StrEnum):
     TOKENS_ABANDONED = "tokens_abandoned"
     TOKENS_DECODED = "tokens_decoded"
     LISTENERS_DROPPED = "listeners_dropped"
+    ANSWERS_PREFILLED = "answers_prefilled"
+    ANSWERS_DROPPED = "answers_dropped"
 
 
 DESCRIPTIONS: dict[CounterName, str] = {
@@ -96,6 +98,8 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.REQUESTS_JOINED: "Requests that waited for the prefill of an equal one under way.",
     CounterName.TOKENS_ABANDONED: "Prompt tokens computed here for requests that ended before their first token.",
     CounterName.TOKENS_DECODED: "Tokens decoded for clients.",
+    CounterName.ANSWERS_PREFILLED: "Finished answers that were prefilled for a next turn, by the worker that did it.",
+    CounterName.ANSWERS_DROPPED: "Finished answers that were to be prefilled for a next turn and were not, by reason.",
     CounterName.LISTENERS_DROPPED: "Readers of the event stream that were too slow and were let go.",
 }
 

@@ -65,9 +65,12 @@ class HeadService:
 
     publish: Callable[[Chain], None]
     """Told of each prefix that is in the own pool; must return at once."""
+    follow_up: Callable[[Prompt], None]
+    """Told of each prompt with its answer, as a next turn would begin; must return at once."""
 
     def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
         self.publish = lambda chain: None
+        self.follow_up = lambda prompt: None
         self.model_id = settings.model_id
         self.text = engine.text
         bounds = [bound for bound in (engine.context_tokens, settings.context_tokens) if bound]
@@ -133,6 +136,8 @@ class HeadService:
             answer.fail(error)
         # Its place among those that are served at once is free only now.
         answer.wait()
+        if answer.tokens and answer.request.directive is None:
+            self.follow_up(self._name(answer.request, tuple(answer.tokens)))
 
     def _start(self, answer: Answer) -> None:
         prompt = self._name(answer.request)
@@ -174,10 +179,10 @@ class HeadService:
             answer.seconds["queued"] = answer.elapsed()
         return None
 
-    def _name(self, request: GenerateRequest) -> Prompt:
+    def _name(self, request: GenerateRequest, answer: tuple[int, ...] = ()) -> Prompt:
         key = tenant_key(self.node.fleet_key, request.tenant)
         naming = Naming(self._engine.layout, self._engine.identity.digest, key)
-        return Prompt.hash(request.decode.request_id, request.tenant, request.decode.tokens, naming)
+        return Prompt.hash(request.decode.request_id, request.tenant, request.decode.tokens + answer, naming)
 
     def _rules(self, modes: frozenset[str]) -> Rules:
         demand: Demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
@@ -281,8 +286,7 @@ class HeadService:
         prompt = settled.prompt
         # Blocks come one by one, so that the first would be the first to go; but without it the others are of no use.
         self.node.pool.touch_prefix(prompt.key(*pair) for pair in prompt.layout.needed(prompt.blocks))
-        directive = settled.answer.request.directive
-        if not directive or "local" not in directive.modes:  # who wants to be alone leaves nothing with others
+        if _leaves_traces(settled.answer.request):
             self.publish(Chain(prompt, prompt.blocks))
         return self.ledger.settle(settled)
 
@@ -293,6 +297,11 @@ class HeadService:
                     self.node.pool.put(prompt.key(block, part), stored)
 
         return keep
+
+
+def _leaves_traces(request: GenerateRequest) -> bool:
+    """False for who is to be served as if there were nobody else."""
+    return request.directive is None or "local" not in request.directive.modes
 
 
 __all__ = ["HeadService", "HeadSettings"]

@@ -49,11 +49,15 @@ class Account:
 
 @dataclass(frozen=True)
 class Wish:
-    """The blocks ``[from_blocks, blocks)`` of `prompt`, as far as they are needed to resume after `blocks` blocks."""
+    """The blocks ``[from_blocks, blocks)`` of `prompt`, as far as they are needed to resume after `blocks` blocks.
+
+    In the `background` it is given up as soon as anything else is wanted.
+    """
 
     prompt: Prompt
     from_blocks: int
     blocks: int
+    background: bool = False
 
     @property
     def parts(self) -> dict[int, tuple[int, ...]]:
@@ -150,6 +154,7 @@ class Job:
 
     prompt: Prompt
     blocks: int
+    background: bool = False
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     subscribers: list[Subscription] = field(default_factory=list)
     resume_blocks: int | None = None
@@ -164,9 +169,9 @@ class Job:
     seconds: float = 0.0
 
     @property
-    def key(self) -> tuple[bytes, str]:
-        """Equal for requests that can share this job."""
-        return self.prompt.hashes[self.blocks - 1], self.prompt.tenant
+    def key(self) -> tuple[bytes, str, bool]:
+        """Equal for requests that can share this job: nobody who waits shares one that may be given up."""
+        return self.prompt.hashes[self.blocks - 1], self.prompt.tenant, self.background
 
     @property
     def unwanted(self) -> bool:

@@ -50,7 +50,7 @@ class JobBook:
         self._counters = counters
         self._most_jobs = most_jobs
         self._grace = grace
-        self._shared: dict[tuple[bytes, str], Job] = {}
+        self._shared: dict[tuple[bytes, str, bool], Job] = {}
         self._running: set[Job] = set()
         self._readers: dict[Subscription, Job] = {}
         """Who has not closed yet, also those of jobs that have ended."""
@@ -61,8 +61,8 @@ class JobBook:
     def subscribe(self, wish: Wish, on_change: OnChange) -> Subscription:
         """Join the job that makes what is wished, or begin one.
 
-        Raises `EngineBusy` when too much waits already, `EngineDead`, or `InputError` for what is no whole number of
-        the prompt's blocks.
+        Raises `EngineBusy` when too much waits already (in the background: anything at all), `EngineDead`, or
+        `InputError` for what is no whole number of the prompt's blocks.
         """
         if not 0 < wish.blocks <= len(wish.prompt.hashes):
             raise InputError(f"{wish.blocks} blocks are wanted of a prompt that has {len(wish.prompt.hashes)}")
@@ -83,7 +83,7 @@ class JobBook:
             self._remove(job, subscription)
             if not job.unwanted:
                 return
-            if not self._grace.seconds:
+            if job.background or not self._grace.seconds:
                 self._give_up(job)
                 return
             job.times_left = left = job.times_left + 1
@@ -92,7 +92,7 @@ class JobBook:
     def makes(self, hashes: Collection[BlockHash]) -> bool:
         """Whether a job is under way that a request for the whole of a prompt with these block hashes may join."""
         with self.lock:
-            return any(name in hashes for name, _ in self._shared)
+            return any(name in hashes and not background for name, _, background in self._shared)
 
     def progress(self, job: Job) -> Progress:
         """See `Subscription.progress`."""
@@ -105,7 +105,7 @@ class JobBook:
 
     def _join(self, wish: Wish, on_change: OnChange) -> tuple[Subscription, Job | None]:
         """A subscription, and the job if it is a new one."""
-        job = Job(wish.prompt, wish.blocks)
+        job = Job(wish.prompt, wish.blocks, wish.background)
         shared = self._shared.get(job.key)
         if shared is not None:
             subscription = Subscription(shared, wish, on_change, self)
@@ -113,7 +113,7 @@ class JobBook:
                 self._admit(shared, subscription)
                 self._counters.add(CounterName.JOBS_JOINED)
                 return subscription, None
-        if len(self._running) >= self._most_jobs:
+        if len(self._running) >= (1 if wish.background else self._most_jobs):
             raise EngineBusy(max(self._engine.queue_seconds(), 1.0))
         subscription = Subscription(job, wish, on_change, self)
         self._admit(job, subscription)
@@ -178,6 +178,7 @@ class JobBook:
                 on_block=lambda block, parts: self._take_block(job, block, parts),
                 on_done=lambda error: self._finish(job, error),
                 prefix=assembly,
+                background=job.background,
             )
         )
         with self.lock:

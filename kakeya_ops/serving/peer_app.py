@@ -179,7 +179,7 @@ class _PeerApp:
         # The caller's key, not our own: while the fleet's is replaced, the two differ for a time.
         naming = Naming(identity.layout, identity.digest, tenant_key(caller.key, request.tenant))
         prompt = Prompt.hash(request.request_id, request.tenant, request.tokens, naming)
-        return Wish(prompt, request.from_blocks, request.blocks)
+        return Wish(prompt, request.from_blocks, request.blocks, request.background)
 
     async def _fetched(
         self, caller: Caller, header: bytes, request: FetchRequest, lease: Lease

@@ -98,6 +98,7 @@ class PeerSource:
             blocks=order.blocks,
             nonce=order.errand.nonce,
             request_id=prompt.request_id,
+            background=order.background,
         )
 
 

@@ -47,7 +47,8 @@ class Errand:
 class Order:
     """What is wanted of a peer: blocks ``[from_blocks, blocks)`` of `prompt`, as long as `errand` lasts.
 
-    `wanted` are the ``(block, part)`` of them that this peer is to fetch; None means all that are needed.
+    `wanted` are the ``(block, part)`` of them that this peer is to fetch; None means all that are needed. What is to be
+    computed in the `background` may be given up for anything else.
     """
 
     prompt: Prompt
@@ -55,6 +56,7 @@ class Order:
     blocks: int
     errand: Errand
     wanted: tuple[tuple[int, int], ...] | None = None
+    background: bool = False
 
     @property
     def places(self) -> tuple[tuple[int, int], ...]:

@@ -84,6 +84,7 @@ class PrefillRequest(WireBody):
     """``POST /v1/prefill``: make the KV of a prompt's first `blocks` blocks, and send those from `from_blocks` on.
 
     `from_blocks` are at the caller already. `nonce` comes back in the receipt, so that it is about this request only.
+    In the `background`, the job is begun only by an idle worker, and given up as soon as it is wanted for another.
     """
 
     identity: HexDigest
@@ -93,8 +94,13 @@ class PrefillRequest(WireBody):
     blocks: BlockCount
     nonce: Nonce
     request_id: Annotated[str, Field(pattern=r"^[!-~]{1,128}\z")]
+    background: bool = False
 
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
+
+    def encode(self) -> bytes:
+        """The body as UTF-8 JSON; without `background` where it is false, which earlier releases do not know."""
+        return self.model_dump_json(exclude=None if self.background else {"background"}).encode()
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

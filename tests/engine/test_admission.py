@@ -84,3 +84,15 @@ def test_the_limit_holds_when_many_come_at_once() -> None:
     for thread in threads:
         thread.join()
     assert (len(admitted), len(refusals)) == (20, 20)
+
+
+def test_what_is_in_the_background_takes_no_place_and_ends_for_whoever_comes() -> None:
+    admitted, quiet = Admitted(1, rate(10.0)), task(300)
+    quiet.background = True
+    admitted.enter(quiet)
+    assert admitted.queue_seconds() == 0
+    assert not quiet.cancelled
+    admitted.enter(task())
+    assert quiet.cancelled
+    with pytest.raises(EngineBusy):
+        admitted.enter(task())

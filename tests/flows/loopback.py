@@ -253,6 +253,7 @@ class LoopbackFleet:
                 "min_tokens": 64,
                 "policy": "prefer_remote",
                 "grace_seconds": 0,
+                "answers": False,
                 **wanted.prefill,
                 **plan.prefill,
             },

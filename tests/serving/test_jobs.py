@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -329,3 +330,18 @@ def test_a_job_that_nobody_comes_back_to_ends_with_its_grace(engine: Engine) -> 
     bench.wait_for_idle()
     assert bench.count(CounterName.JOBS_CANCELLED) == 1
     assert bench.count(CounterName.TOKENS_COMPUTED) < BLOCKS * BLOCK_TOKENS
+
+
+def test_in_the_background_a_job_is_begun_only_by_the_idle_and_ends_for_whoever_comes(bench: Bench) -> None:
+    quiet = replace(bench.wish(90), background=True)
+    with held(bench.engine):
+        reader = bench.open(quiet)
+        with pytest.raises(EngineBusy):
+            bench.open(replace(bench.wish(91), background=True))
+        real = bench.open(bench.wish(90))
+    assert isinstance(reader.read().error, Cancelled)
+    assert real.read().error is None
+    assert bench.count(CounterName.JOBS_CANCELLED) == 1
+    assert bench.count(CounterName.JOBS_JOINED) == 0
+    for one in (reader, real):
+        one.subscription.close()

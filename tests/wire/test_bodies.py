@@ -214,3 +214,10 @@ def test_hostile_bytes_are_refused_or_read_but_never_anything_else(body: WireBod
     data = body.encode()
     with suppress(InputError):
         type(body).parse(data[:at] + noise + data[at + len(noise) :])
+
+
+def test_earlier_releases_do_not_hear_of_the_background() -> None:
+    assert b"background" not in PREFILL.encode()
+    quiet = PREFILL.model_copy(update={"background": True})
+    assert PrefillRequest.parse(quiet.encode()) == quiet
+    assert PrefillRequest.parse(PREFILL.encode()) == PREFILL
