@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from kakeya_ops.certificates.authority import Authority
+from kakeya_ops.certificates.authority import Authority, authority_path, read_authority
 from kakeya_ops.certificates.facts import parse_certificates
 from kakeya_ops.errors import InputError
 
@@ -92,6 +92,15 @@ def caller_certificates(authority: Authority, caller: str) -> Certificates:
         return Certificates.load(authority.pem, path)
 
 
+def certificates_here(key_file: Path, caller: str) -> Certificates | None:
+    """What `caller`, a command on this machine, has: by the authority if it is here, else those of the node here.
+
+    None where there is neither. Raises `InputError` for files that cannot be used.
+    """
+    authority = read_authority(authority_path(key_file))
+    return read_certificates(key_file) if authority is None else caller_certificates(authority, caller)
+
+
 def _context(side: int, authorities: bytes, own: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(side)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -112,5 +121,6 @@ __all__ = [
     "authorities_path",
     "caller_certificates",
     "certificate_path",
+    "certificates_here",
     "read_certificates",
 ]

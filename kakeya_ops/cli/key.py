@@ -19,21 +19,23 @@ def key() -> None:
 
 @app.command()
 def new(ctx: typer.Context) -> None:
-    """Make the fleet key that the inventory names, readable by its owner alone.
+    """Make the fleet key that the inventory names, and the authority of its certificates, for their owner alone.
 
-    Never replaces a key: that is `kakeya key rotate`. Exits with 3 if there is one.
+    What is there already stays: to replace it is `kakeya key rotate`. Exits with 3 if nothing lacks.
     """
+    from kakeya_ops.certificates.founding import make_secrets
     from kakeya_ops.inventory import find_inventory, load_inventory
-    from kakeya_ops.secret import write_fleet_key
     from kakeya_ops.settings import expand_here
 
     context = app_context(ctx)
-    key_file = load_inventory(find_inventory(context.inventory_path)).fleet.key_file
-    if key_file is None:
+    fleet = load_inventory(find_inventory(context.inventory_path)).fleet
+    if fleet.key_file is None:
         raise InputError("the inventory names no key file", hint="set fleet.key_file to where the key is to be")
-    path = expand_here(key_file)
-    write_fleet_key(path)
-    context.printer.show({"key_file": str(path)}, Text(f"made {path}; kakeya deploy brings it to every host"))
+    made = make_secrets(expand_here(fleet.key_file), fleet.name)
+    told = [f"made {made.key_file}; kakeya deploy brings it to every host"] if made.key_file else []
+    told += [f"made {made.authority}; it stays on this machine"] if made.authority else []
+    document = {"key_file": made.key_file and str(made.key_file), "authority": made.authority and str(made.authority)}
+    context.printer.show(document, Text("\n".join(told)))
 
 
 @app.command()

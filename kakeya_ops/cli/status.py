@@ -56,6 +56,7 @@ def status(
 
 def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple[Inventory, Sources]:
     """The inventory, and how its nodes are asked. Raises `InputError`."""
+    from kakeya_ops.certificates.material import certificates_here
     from kakeya_ops.cli.verify import read_api_key
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.secret import read_fleet_key
@@ -73,6 +74,9 @@ def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple
         open_runner = connect
     return inventory, Sources(
         key=read_fleet_key(expand_here(key_file)) if key_file else None,
+        certificates=certificates_here(expand_here(key_file), "kakeya-status")
+        if key_file and inventory.needs_tls
+        else None,
         api_key=read_api_key(api_key_file) if api_key_file else None,
         open_runner=open_runner,
         needs=forecast_needs(inventory),

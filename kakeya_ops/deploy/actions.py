@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from kakeya_ops.certificates.material import authorities_path, certificate_path
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo
@@ -81,6 +82,7 @@ class RemoveInstallation:
             paths += [f"{places.root}/model.json", places.audit]
             # The second keeps the head's receipts.
             paths += [places.key, f"{places.key}.{context.host.name}.receipts.jsonl"] if places.key else []
+            paths += [str(path(places.key)) for path in (authorities_path, certificate_path) if places.key]
         if self.purge and self.synced:
             refuse_precious(context, places.model)
             paths += [places.model]

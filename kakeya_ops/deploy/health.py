@@ -80,7 +80,10 @@ def look(context: HostContext, domain: Domain, asker: Asker | None = None) -> Lo
     control = ServiceControl(context, domain)
     endpoints = usable_endpoints(context.host)
     asked = _requests(context, endpoints[0] if endpoints else None, asker)
-    calls = [*(Call(CURL, request.config()) for request in asked), Call(launchctl.print_service(control.service))]
+    calls = [
+        *(Call(CURL, request.config(context.places.key)) for request in asked),
+        Call(launchctl.print_service(control.service)),
+    ]
     *answers, shown = run_all(context.runner, calls, _CALL_SECONDS * len(asked) + context.timing.call)
     state = control.read_state(shown)
     replies = list(zip(asked, answers, strict=True))
@@ -123,7 +126,7 @@ def _reply(exchange: Exchange) -> tuple[HttpRequest, int, bytes]:
 
 def ask(context: HostContext, request: HttpRequest) -> Result:
     """What curl on the host makes of `request`."""
-    return context.runner.run(CURL, input=request.config(), timeout_seconds=_CALL_SECONDS)
+    return context.runner.run(CURL, input=request.config(context.places.key), timeout_seconds=_CALL_SECONDS)
 
 
 def _api_health(request: HttpRequest, result: Result) -> Health | None:

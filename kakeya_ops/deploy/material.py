@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kakeya_ops.certificates import Authority
 from kakeya_ops.deploy.context import Step
 from kakeya_ops.deploy.hosts import read_key
 from kakeya_ops.engine.contract import CacheSettings
@@ -58,6 +59,8 @@ class Material:
     identity: CacheIdentity
     program: ProgramSource
     model: ModelSource
+    authority: Authority | None = None
+    """None where no endpoint of the fleet speaks TLS."""
 
     @property
     def key_file(self) -> bytes | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kakeya_ops.deploy.api_keys import api_keys_steps, refuse_api_keys
+from kakeya_ops.deploy.certificates import WriteCertificates, certificate_fault
 from kakeya_ops.deploy.context import Step
 from kakeya_ops.deploy.desired import Desired, make_desired
 from kakeya_ops.deploy.gate import Gate, Verdict, no_gate
@@ -165,6 +166,9 @@ class _Difference:
         key, found = self.material.key, self.state.key
         if key is not None and found != KeyFile(0o600, self.material.key_digest or ""):
             yield _key_reason(found, self.material.key_digest), WriteKey(key)
+        authority = self.material.authority
+        if authority is not None and (fault := certificate_fault(self.desired.host, self.state, authority)):
+            yield fault, WriteCertificates(authority, authority.pem)
         if self.state.identity != self.material.identity_document:
             what = "is missing" if self.state.identity is None else "is not the planned one"
             yield f"the identity document {what}", WriteIdentity(self.material.identity_document)

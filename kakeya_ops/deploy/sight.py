@@ -57,7 +57,8 @@ def look_around(hosts: Hosts, name: str, others: Sequence[str]) -> Sight:
     nodes = (name, *others)
     requests = [asked.request(node, number=0) for node in nodes]
     known = asked.request(name, number=0, call=(CARDS_PATH, CardsExchange(cards=()).encode()))
-    calls = [Call(CURL, request.config()) for request in (*requests, known) if request is not None]
+    key_file = hosts.places(name).key
+    calls = [Call(CURL, request.config(key_file)) for request in (*requests, known) if request is not None]
     calls.append(Call(list_call(hosts.places(name).label)))
     *replies, listed = run_all(runner, calls, _CALL_SECONDS * len(calls))
     answers = iter(replies)
@@ -101,7 +102,9 @@ class _Asked:
                 break
             request = self.request(node, number=number)
             assert request is not None
-            result = runner.run(CURL, input=request.config(), timeout_seconds=_CALL_SECONDS)
+            result = runner.run(
+                CURL, input=request.config(self.hosts.places(self.name).key), timeout_seconds=_CALL_SECONDS
+            )
             answer = _read(request, result, Card)
         return answer
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kakeya_ops.deploy.certificates import read_fleet_authority
 from kakeya_ops.deploy.key_rotation import refuse_during_rotation
 from kakeya_ops.deploy.material import Material, ModelSource, ProgramSource, read_key
 from kakeya_ops.deploy.model_sync import read_model
@@ -16,8 +17,9 @@ def read_material(inventory: Inventory, program: ProgramSource | None = None) ->
     Raises `KakeyaError`: no key or one that is being replaced, no model, no program to install.
     """
     refuse_during_rotation(inventory)
+    authority = read_fleet_authority(inventory)
     found, model = find_sources(inventory, program)
-    return Material(read_key(inventory), plan_with_memory(inventory, found.id), found, model)
+    return Material(read_key(inventory), plan_with_memory(inventory, found.id), found, model, authority)
 
 
 def find_sources(inventory: Inventory, program: ProgramSource | None = None) -> tuple[ProgramSource, ModelSource]:

@@ -59,7 +59,9 @@ class Examination:
         for endpoint in usable_endpoints(self.hosts.inventory.host(name)):
             request = signed_request(asker.signer, asker.key, name, endpoint, (CARDS_PATH, body))
             try:
-                result = self.hosts.runner(name).run(CURL, input=request.config(), timeout_seconds=3 * SECONDS)
+                result = self.hosts.runner(name).run(
+                    CURL, input=request.config(self.hosts.places(name).key), timeout_seconds=3 * SECONDS
+                )
                 return read_reply(request, CardsExchange, result.status, result.stdout).cards
             except KakeyaError:
                 continue

@@ -13,7 +13,17 @@ from kakeya_ops.memory.facts import parse_host
 from kakeya_ops.observe.node import Asker, NodeFacts, node_requests, read_node
 from kakeya_ops.observe.places import Places, on_host
 from kakeya_ops.observe.script import make_script
-from kakeya_ops.observe.state import ApiKeysFile, Fact, HostState, Job, KeyFile, ModelFacts, Python, Unknown
+from kakeya_ops.observe.state import (
+    ApiKeysFile,
+    CertificateFile,
+    Fact,
+    HostState,
+    Job,
+    KeyFile,
+    ModelFacts,
+    Python,
+    Unknown,
+)
 from kakeya_ops.probes import Finding, parse_findings
 from kakeya_ops.remote.runner import Runner
 
@@ -33,7 +43,7 @@ def observe_host(runner: Runner, inventory: Inventory, host: ResolvedHost, asker
     home = runner.home()
     places = Places.of(inventory, host, home)
     requests = node_requests(host, asker)
-    script = make_script({name: request.config() for name, request in requests.items()})
+    script = make_script({name: request.config(places.key) for name, request in requests.items()})
     arguments = (
         places.label,
         places.root,
@@ -84,6 +94,8 @@ class _Findings:
             key=self._key(),
             identity=self._content("identity"),
             model=self._model(),
+            authorities=self._content("authorities"),
+            certificate=self._certificate(),
             lock=self._content("lock") or (b"" if "locked" in self.all else None),
             health=node.health,
             card=node.card,
@@ -134,6 +146,12 @@ class _Findings:
         if finding is None:
             return Unknown("the host asks for no API keys")
         return read_api_keys(finding.status, finding.text)
+
+    def _certificate(self) -> Fact[CertificateFile | None]:
+        if "certificate_absent" in self.all:
+            return None
+        mode = self._parsed("certificate_mode", lambda text: int(text, 8))
+        return mode if isinstance(mode, Unknown) else CertificateFile(mode, self._get("certificate").output)
 
     def _model(self) -> Fact[ModelFacts | None]:
         if "model_absent" in self.all:

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.names import dns_name
 from kakeya_ops.errors import InputError, PeerError, PeerRefused, PeerUnreachable, SignatureRejected, StreamCorrupt
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.state import Health
@@ -29,27 +31,47 @@ R = TypeVar("R", bound=WireBody)
 
 @dataclass(frozen=True)
 class HttpRequest:
-    """One request; `key` is the fleet key that its reply must be signed with."""
+    """One request; `key` is the fleet key that its reply must be signed with.
+
+    `endpoint` is the one of the node that it goes to, None for what goes elsewhere and in clear.
+    """
 
     node: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes | None = None
     key: Secret | None = None
+    endpoint: Endpoint | None = None
 
-    def config(self) -> bytes:
-        """The request as curl's configuration: errors shown as statuses, the reply with its headers."""
+    def config(self, key_file: str | None = None) -> bytes:
+        """The request as curl's configuration: errors shown as statuses, the reply with its headers.
+
+        `key_file` is the path of the fleet key on the host that asks; the certificates for TLS lie beside it.
+        """
         lines = ["silent", "include", "http1.1", 'noproxy = "*"', f"max-time = {SECONDS}", "max-filesize = 4194304"]
         lines += [f"url = {_quote(self.url)}"]
         lines += [f"header = {_quote(f'{name}: {value}')}" for name, value in self.headers.items()]
+        lines += self._tls_lines(key_file or "")
         if self.body is not None:
             lines += [f"data-binary = {_quote(self.body.decode())}"]
         return "\n".join(lines).encode()
 
+    def _tls_lines(self, key_file: str) -> list[str]:
+        """The node is called by the name that its certificate has, at the address that its endpoint has."""
+        if self.endpoint is None or self.endpoint.in_clear:
+            return []
+        place = _place(self.endpoint.address, self.endpoint.port)
+        files = {"cacert": authorities_path(key_file), "cert": certificate_path(key_file)}
+        return [
+            "tlsv1.3",
+            f"connect-to = {_quote(f'::{place}')}",
+            *(f"{name} = {_quote(str(path))}" for name, path in files.items()),
+        ]
+
 
 def health_request(node: str, endpoint: Endpoint) -> HttpRequest:
     """Ask whether the node is healthy."""
-    return HttpRequest(node, f"{base_url(endpoint.address, endpoint.port)}/healthz")
+    return HttpRequest(node, f"{_node_url(node, endpoint)}/healthz", endpoint=endpoint)
 
 
 def signed_request(
@@ -60,12 +82,22 @@ def signed_request(
     headers = signer.sign("GET" if body is None else "POST", path, body or b"", to=node)
     if body is not None:
         headers |= {"Content-Type": "application/json"}
-    return HttpRequest(node, base_url(endpoint.address, endpoint.port) + path, headers, body, key)
+    return HttpRequest(node, _node_url(node, endpoint) + path, headers, body, key, endpoint)
 
 
 def base_url(address: str, port: int) -> str:
     """The URL of a server's root; the zone of a link-local address is escaped as URLs want it."""
-    return f"http://[{address.replace('%', '%25')}]:{port}" if ":" in address else f"http://{address}:{port}"
+    return f"http://{_place(address.replace('%', '%25'), port)}"
+
+
+def _node_url(node: str, endpoint: Endpoint) -> str:
+    if endpoint.in_clear:
+        return base_url(endpoint.address, endpoint.port)
+    return f"https://{dns_name(node)}:{endpoint.port}"
+
+
+def _place(address: str, port: int) -> str:
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def read_health(request: HttpRequest, status: int, output: bytes) -> Health:
@@ -129,6 +161,10 @@ def _split(request: HttpRequest, status: int, output: bytes) -> tuple[int, dict[
 _CURL_REASONS = {
     6: "the name cannot be resolved",
     7: "nothing listens there",
+    35: "TLS came to no agreement: is this host's certificate one of the fleet?",
+    58: "the certificate of this host cannot be used",
+    60: "what answers shows no certificate of that node in this fleet",
+    77: "this host has no certificate of the fleet's authority",
     28: f"no answer within {SECONDS} s",
     52: "the connection was closed without an answer",
     56: "the connection broke",

@@ -57,14 +57,16 @@ class NodeFacts:
 
 
 def usable_endpoints(host: ResolvedHost) -> list[Endpoint]:
-    """The endpoints that the host serves, the preferred one first."""
-    return sorted((end for end in host.endpoints if end.in_clear), key=lambda end: -end.priority)
+    """The endpoints that the host serves: those in clear before those that want a certificate, then the preferred."""
+    return sorted(host.endpoints, key=lambda end: (not end.in_clear, -end.priority))
 
 
 def node_requests(host: ResolvedHost, asker: Asker) -> dict[str, HttpRequest]:
     """The requests that show health and card of the node on `host`, by name of the probe."""
     requests: dict[str, HttpRequest] = {}
-    endpoints = usable_endpoints(host)
+    every = usable_endpoints(host)
+    # A host can say nothing more by TLS than in clear.
+    endpoints = [end for end in every if end.in_clear] or every
     for number, endpoint in enumerate(endpoints):
         requests[f"health_{number}"] = health_request(host.name, endpoint)
         requests[f"card_{number}"] = asker.card_request(host.name, endpoint)

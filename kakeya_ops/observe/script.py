@@ -44,6 +44,14 @@ if there "$key"; then
 else
   probe key_absent true
 fi
+show authorities "$key.ca.pem"
+if there "$key.cert.pem"; then
+  probe certificate_mode stat -f %Lp "$key.cert.pem"
+  # Its key stays where it is.
+  probe certificate sed -n '/-BEGIN CERTIFICATE-/,/-END CERTIFICATE-/p' "$key.cert.pem"
+else
+  probe certificate_absent true
+fi
 [ -z "$keys" ] || probe api_keys find_keys
 find_model() { cd "$model" && find -L . -type f -exec stat -L -f '%z %m %N' {} +; }
 if [ -d "$model" ]; then probe model find_model; else probe model_absent true; fi

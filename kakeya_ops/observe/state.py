@@ -51,6 +51,14 @@ class ApiKeysFile:
 
 
 @dataclass(frozen=True)
+class CertificateFile:
+    """The node's certificate: the permission bits of its file, and the certificate in it without its key, as PEM."""
+
+    mode: int
+    pem: bytes
+
+
+@dataclass(frozen=True)
 class Job:
     """A job that is loaded in `domain`, as launchd tells of it."""
 
@@ -82,7 +90,8 @@ class HostState:
     """One host as it is now. `domains` are the launchd domains of the user that exist.
 
     `lock` is what its holder wrote, empty when it wrote nothing yet, None when nobody holds it. `served` is the
-    inventory that the current generation is served from.
+    inventory that the current generation is served from. `authorities` are the certificates of those whose certificates
+    the node accepts.
     """
 
     host: str
@@ -110,6 +119,8 @@ class HostState:
     card: Fact[Card]
     served: bytes | None = None
     api_keys: Fact[ApiKeysFile | None] = Unknown("the host asks for no API keys")
+    authorities: bytes | None = None
+    certificate: Fact[CertificateFile | None] = None
 
     @property
     def job(self) -> Job | None:
@@ -123,4 +134,15 @@ class HostState:
         return self.job is not None and self.job.service.running
 
 
-__all__ = ["ApiKeysFile", "Fact", "Health", "HostState", "Job", "KeyFile", "ModelFacts", "Python", "Unknown"]
+__all__ = [
+    "ApiKeysFile",
+    "CertificateFile",
+    "Fact",
+    "Health",
+    "HostState",
+    "Job",
+    "KeyFile",
+    "ModelFacts",
+    "Python",
+    "Unknown",
+]

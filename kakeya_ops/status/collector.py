@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 
+from kakeya_ops.certificates import Certificates
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.memory.footprint import Footprint
 from kakeya_ops.observe.node import Asker
@@ -37,13 +38,15 @@ _ASKER = NodeId("kakeya-status")
 class Sources:
     """How the fleet is asked: the fleet's key (None in a fleet without one), the API's key, and the way to hosts.
 
-    Without `open_runner` nothing is asked over SSH. `needs` are what hosts are forecast to need in memory.
+    Without `open_runner` nothing is asked over SSH. `needs` are what hosts are forecast to need in memory. Without
+    `certificates` nothing is asked that wants TLS.
     """
 
     key: Secret | None
     api_key: Secret | None = None
     open_runner: OpenRunner | None = None
     needs: Mapping[str, Footprint] = field(default_factory=dict)
+    certificates: Certificates | None = None
 
     @property
     def api_headers(self) -> dict[str, str]:
@@ -96,7 +99,7 @@ class Collector:
 
     def _polls(self, host: ResolvedHost) -> Iterator[Poll]:
         asker = Asker(self._sources.key, self.inventory.fleet.tenant, _ASKER)
-        caller = Caller(_ASKER, time.time_ns(), "0" * 32, asker.signer, asker.key)
+        caller = Caller(_ASKER, time.time_ns(), "0" * 32, asker.signer, asker.key, self._sources.certificates)
         node = NodeDoor(host, caller, self._stop)
         self._doors.append(node)
         yield Poll(host.name, "peer", node.ask, PERIOD_SECONDS, partial(cards_of_peer, host.name))

@@ -21,6 +21,7 @@ def judge_reach(head: str, api: ApiAnswer, name: str, heard: Mapping[str, Heard]
         to_node=to_node,
         to_head=_reaches_back(head, name, heard),
         network=_text(link.get("network")),
+        security=_text(link.get("security")),
         address=_text(link.get("address")),
         port=port if isinstance(port, int) else None,
         rtt_seconds=_figure(link.get("rtt_seconds")),

@@ -58,8 +58,8 @@ class Identity:
 class Reach:
     """The ways between a head and another node, as their running processes see them.
 
-    `to_node` is the head's link, with the endpoint in use. `to_head` is what the node's own process says of the way
-    back, None where it does not.
+    `to_node` is the head's link, with the endpoint in use and its `security`, ``tls`` or ``clear``. `to_head` is what
+    the node's own process says of the way back, None where it does not.
     """
 
     head: str
@@ -71,6 +71,7 @@ class Reach:
     rtt_seconds: float | None = None
     bytes_per_second: float | None = None
     error: str | None = None
+    security: str | None = None
 
     @property
     def one_way(self) -> bool:

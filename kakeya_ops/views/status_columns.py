@@ -46,7 +46,7 @@ def columns(nodes: Sequence[NodeStatus], *, ascii_only: bool = False) -> tuple[C
         Column("jobs", 6, lambda node: (_number(node.card.jobs_done if node.card else None), _dim(node)), right=True),
         Column("tokens/s", 11, _speed, right=True),
         Column("pool", 17, _pool, right=True),
-        Column("link", 32, _link),
+        Column("link", 38, _link),
         Column("prefill", _TREND, lambda node: (sparkline(node.prefill_history[-_TREND:], bars), "cyan")),
         Column("service", 14, _service),
         Column("uptime", 8, lambda node: (render_age(node.card.uptime_seconds) if node.card else NOTHING, _dim(node))),
@@ -134,7 +134,8 @@ def _link(node: NodeStatus) -> tuple[str, str]:
         return f"only {reach.head} to {node.node}", _BAD
     rtt = render_seconds(reach.rtt_seconds) if reach.rtt_seconds is not None else "RTT unknown"
     rate = render_rate(reach.bytes_per_second) if reach.bytes_per_second is not None else "rate not measured"
-    return f"{(reach.network or '')[:11]} {rtt}, {rate}", ""
+    way = f"{(reach.network or '')[:11]} {reach.security or ''}".strip()
+    return f"{way} {rtt}, {rate}", ""
 
 
 def _service(node: NodeStatus) -> tuple[str, str]:

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from kakeya_ops.certificates.authority import authority_path, write_authority
 from kakeya_ops.certificates.material import (
     authorities_path,
     caller_certificates,
     certificate_path,
+    certificates_here,
     read_certificates,
 )
 from kakeya_ops.errors import InputError, TlsFailed
@@ -64,3 +66,16 @@ def test_who_holds_the_authority_can_call_but_is_no_node() -> None:
         pytest.raises(TlsFailed, match="certificate is no good"),
     ):
         client.card()
+
+
+def test_a_command_calls_by_the_authority_or_else_by_the_node_of_its_machine(tmp_path: Path) -> None:
+    key = tmp_path / "fleet.key"
+    assert certificates_here(key, "operator") is None
+    install(tmp_path)
+    node = certificates_here(key, "operator")
+    write_authority(authority_path(key), "tests", NOW)
+    caller = certificates_here(key, "operator")
+    assert node is not None
+    assert caller is not None
+    assert "kakeya fleet tests" in str(caller.client.get_ca_certs())
+    assert node.client.get_ca_certs() != caller.client.get_ca_certs()

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
+from kakeya_ops.certificates import authority_path
 from kakeya_ops.cli.main import app
 from kakeya_ops.secret import read_fleet_key
 
@@ -43,12 +44,15 @@ def test_a_new_key_is_where_the_inventory_says_for_its_owner_alone(tmp_path: Pat
     assert result.stdout.startswith(f"made {path};")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert read_fleet_key(path).reveal().hex() not in result.output
-    assert list(path.parent.iterdir()) == [path]
+    assert sorted(path.parent.iterdir()) == [path, authority_path(path)]
 
 
 def test_a_key_that_is_there_stays(tmp_path: Path) -> None:
     path = tmp_path / "fleet.key"
-    assert json.loads(new_key(tmp_path, str(path), "--json").stdout) == {"key_file": str(path)}
+    assert json.loads(new_key(tmp_path, str(path), "--json").stdout) == {
+        "key_file": str(path),
+        "authority": str(authority_path(path)),
+    }
     first = path.read_bytes()
     result = new_key(tmp_path, str(path))
     assert (result.exit_code, result.stdout) == (3, "")

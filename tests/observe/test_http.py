@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from kakeya_ops.certificates.material import authorities_path, certificate_path
 from kakeya_ops.errors import InputError, PeerError, PeerRefused, PeerUnreachable, StreamCorrupt
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.http import CURL, HttpRequest, base_url, health_request, read_health, read_reply, read_status
 from kakeya_ops.observe.node import Asker
+from kakeya_ops.observe.state import Health
 from kakeya_ops.secret import Secret
 from kakeya_ops.wire.cards import Card
 from serving.running import KEY, TENANT, Served, make_cache
+from trust import AUTHORITY, NOW, certificates, tls_served, write_certificate
 
 
 def curl(request: HttpRequest) -> tuple[int, bytes]:
@@ -85,3 +89,23 @@ def test_nothing_can_add_a_line_to_the_configuration() -> None:
     assert b'url = "http://x/\\"\\\\"' in HttpRequest("n", 'http://x/"\\').config()
     with pytest.raises(InputError):
         HttpRequest("n", "http://x\noutput = /etc/passwd").config()
+
+
+def test_an_endpoint_that_is_not_trusted_is_asked_by_tls_with_the_certificates_of_the_host(tmp_path: Path) -> None:
+    key_file = tmp_path / "fleet.key"
+    authorities_path(key_file).write_bytes(AUTHORITY.pem)
+    write_certificate(certificate_path(key_file), AUTHORITY.issue("head", (), NOW))
+
+    def ask(node: str, port: int, key_file: Path) -> Health:
+        request = health_request(node, Endpoint(network="lan", address="10.9.9.9", port=port))
+        # The server of this test has no other address than loopback.
+        config = request.config(str(key_file)).replace(b"10.9.9.9", b"127.0.0.1")
+        done = subprocess.run(CURL, input=config, capture_output=True, timeout=30)
+        return read_health(request, done.returncode, done.stdout)
+
+    with tls_served(make_cache("vault"), certificates("vault")) as served:
+        assert ask("vault", served.port, key_file).healthy
+        with pytest.raises(PeerUnreachable, match="no certificate of that node"):
+            ask("other", served.port, key_file)
+        with pytest.raises(PeerUnreachable, match="certificate"):
+            ask("vault", served.port, tmp_path / "nothing-there")

@@ -24,11 +24,16 @@ def answer(status: int, body: bytes, *headers: str) -> Finding:
     return Finding(0, f"HTTP/1.1 {status} x\r\n{lines}\r\n".encode() + body)
 
 
-def test_the_preferred_endpoint_is_asked_first_and_unencrypted_strangers_never() -> None:
+def test_a_host_is_asked_in_clear_where_it_can_be_the_preferred_endpoint_first() -> None:
     ends = (endpoint(priority=1), endpoint(priority=9, port=2), endpoint(priority=99, port=3, trusted=False))
     host = HOST.model_copy(update={"endpoints": ends})
-    assert [end.port for end in usable_endpoints(host)] == [2, 1]
+    assert [end.port for end in usable_endpoints(host)] == [2, 1, 3]
     assert list(node_requests(host, ASKER)) == ["health_0", "card_0", "health_1", "card_1"]
+    secured = host.model_copy(update={"endpoints": ends[2:]})
+    assert [request.url for request in node_requests(secured, ASKER).values()] == [
+        "https://allens.kakeya.internal:3/healthz",
+        "https://allens.kakeya.internal:3/v1/card",
+    ]
 
 
 def test_the_first_endpoint_that_answers_counts() -> None:
