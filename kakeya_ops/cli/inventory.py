@@ -55,7 +55,7 @@ def check(ctx: typer.Context) -> None:
         context.printer.show({"file": error.file, "faults": faults})
         raise typer.Exit(error.exit_code) from error
     hosts = ", ".join(f"{name} ({host.role})" for name, host in inventory.hosts.items())
-    context.printer.show({"file": str(path), "faults": []}, Text(f"{path} is valid: {hosts}"))
+    context.printer.show({"file": str(path), "faults": []}, Text(f"{path} is valid: {hosts}{_secured(inventory)}"))
 
 
 @app.command()
@@ -64,6 +64,17 @@ def schema(ctx: typer.Context) -> None:
     from kakeya_ops.inventory.reference import inventory_schema
 
     app_context(ctx).printer.raw(json.dumps(inventory_schema(), indent=2))
+
+
+def _secured(inventory: Inventory) -> str:
+    """Which endpoints want certificates, for people."""
+    ends = [
+        f"{name} at {end.address}"
+        for name, host in inventory.hosts.items()
+        for end in host.endpoints
+        if not end.in_clear
+    ]
+    return f"\nby TLS, with certificates from kakeya deploy: {', '.join(ends)}" if ends else ""
 
 
 def _document(inventory: Inventory, hosts: list[ResolvedHost]) -> dict[str, Any]:
@@ -87,7 +98,8 @@ def _fleet_table(inventory: Inventory, hosts: list[ResolvedHost]) -> Table:
             "ask" if host.memory_bytes is None else render_bytes(host.memory_bytes),
             render_bytes(host.pool_bytes),
             "-" if host.api is None else f"{host.api.bind}:{host.api.port}",
-            "\n".join(f"{end.address}:{end.port}" for end in host.endpoints) or "-",
+            "\n".join(f"{end.address}:{end.port} {'clear' if end.in_clear else 'TLS'}" for end in host.endpoints)
+            or "-",
         )
     return table
 

@@ -212,7 +212,8 @@ class Endpoint(Section):
     priority: int = Field(default=50, ge=0, le=1000)
     """Which endpoint is used until their speed is known, and of those that are about equally fast: the highest."""
     trusted: bool = False
-    """Whether nobody else can listen on this network (a cable between two Macs), so that KV may go in clear."""
+    """Whether nobody else can listen on this network (a cable between two Macs), so that KV may go in clear. false:
+    by TLS alone, with certificates that deploy installs; on loopback always in clear."""
 
     @property
     def in_clear(self) -> bool:
