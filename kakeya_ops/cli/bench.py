@@ -10,7 +10,6 @@ import typer
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode
-from kakeya_ops.inventory import find_inventory, load_inventory
 
 _Lengths = Annotated[str, typer.Option(help="About how many tokens the prompts have.", metavar="N,N,…")]
 _Rounds = Annotated[int, typer.Option(min=1, max=1000, help="How often each is measured.", metavar="N")]
@@ -49,6 +48,7 @@ def bench(
     from kakeya_ops.bench.plan import BenchPlan, parse_lengths
     from kakeya_ops.bench.run import run_bench
     from kakeya_ops.bench.targets import parse_expectation
+    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.views.bench import bench_view
 
     context = app_context(ctx)

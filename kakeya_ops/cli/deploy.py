@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.importing import importing
 
 TargetsArgument = Annotated[
     list[str], typer.Argument(help="Hosts or groups of the inventory, or all.", metavar="TARGET...", show_default=False)
@@ -36,7 +37,8 @@ def deploy(
 
     Exits with 0 when every host is what it shall be, 4 when only some are, 5 when --check finds something to do.
     """
-    from kakeya_ops.cli.reading import reading
+    with importing():
+        from kakeya_ops.cli.reading import reading
 
     if history:
         from kakeya_ops.cli.deploying import show_history
@@ -44,7 +46,8 @@ def deploy(
         show_history(app_context(ctx), targets)
         return
     with reading(app_context(ctx), targets) as found:
-        from kakeya_ops.cli.deploying import DeployOptions, run_deploy
+        with importing():
+            from kakeya_ops.cli.deploying import DeployOptions, run_deploy
 
         options = DeployOptions(check, yes, parallel, (force or "").strip() or None, not no_rollback)
         run_deploy(app_context(ctx), found, options)

@@ -11,13 +11,13 @@ import typer
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode, InputError, RefusedError
-from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
 from kakeya_ops.settings import expand_here
 
 if TYPE_CHECKING:
     from kakeya_ops.certificates import Certificates
     from kakeya_ops.drill.catalogue import Kind
     from kakeya_ops.drill.run import DrillPlan
+    from kakeya_ops.inventory import Inventory
     from kakeya_ops.peer.connection import Endpoint
 
 
@@ -76,6 +76,7 @@ def make_plan(
     """The drill of the inventory's fleet. Raises `RefusedError` where a drill is not allowed or makes no sense."""
     from kakeya_ops.drill.nodes import Operator
     from kakeya_ops.drill.run import DrillPlan
+    from kakeya_ops.inventory import find_inventory, load_inventory
 
     inventory = load_inventory(find_inventory(context.inventory_path))
     check_allowed(inventory)

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from kakeya_ops.cli.context import AppContext
+from kakeya_ops.cli.importing import importing
 from kakeya_ops.deploy.hosts import Hosts, read_key
 from kakeya_ops.deploy.targets import select_hosts
 from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
@@ -34,10 +35,11 @@ def load(context: AppContext) -> Inventory:
 @contextmanager
 def open_hosts(context: AppContext, inventory: Inventory) -> Iterator[Hosts]:
     """Connections to the inventory's hosts."""
-    from kakeya_ops.remote.lean_import import import_paramiko  # also so it is slow to import
+    with importing():
+        from kakeya_ops.remote.lean_import import import_paramiko
 
-    import_paramiko()
-    from kakeya_ops.remote.connect import connect
+        import_paramiko()
+        from kakeya_ops.remote.connect import connect
 
     with Hosts(inventory, connect, read_key(inventory)) as hosts:
         yield hosts

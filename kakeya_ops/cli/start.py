@@ -19,7 +19,10 @@ def run() -> None:
     heeds = signal.getsignal(signal.SIGINT) != signal.SIG_IGN
     if heeds:
         signal.signal(signal.SIGINT, _leave)
-    from kakeya_ops.cli.main import run as run_command_line
+    from kakeya_ops.cli.importing import importing
+
+    with importing():
+        from kakeya_ops.cli.main import run as run_command_line
 
     try:
         if heeds:
