@@ -66,7 +66,7 @@ def test_health_and_card_of_a_good_node_are_one_call(mac: MacHost, monkeypatch: 
 
 
 def test_a_node_that_answers_without_a_process_of_launchd_s_is_not_good(mac: MacHost) -> None:
-    service = control(mac, healthy=0.2)
+    service = control(mac, healthy=60)
     with Served(make_cache("allens")) as served:
         end = service.context.host.endpoints[0].model_copy(update={"port": served.port})
         host = service.context.host.model_copy(update={"endpoints": (end,)})
