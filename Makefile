@@ -28,10 +28,11 @@ check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, l
 	$(BIN)/mypy --strict kakeya_ops
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed-dev ## Write docs/cli.md, docs/doctor.md and docs/grafana.json anew from the commands and metrics themselves
+docs: $(VENV)/.installed-dev ## Write the generated pages, and parts of pages, anew from the code itself
 	$(BIN)/python -m kakeya_ops.cli.reference > docs/cli.md
 	$(BIN)/python -m kakeya_ops.front.grafana > docs/grafana.json
 	$(BIN)/python -m kakeya_ops.doctor.reference > docs/doctor.md
+	$(BIN)/python -m kakeya_ops.drill.reference < docs/drill.md > docs/drill.md.new && mv docs/drill.md.new docs/drill.md
 
 constraints: ## Pin the newest versions that pyproject.toml admits
 	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev]' && \

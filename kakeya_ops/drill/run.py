@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -59,6 +60,8 @@ def run_drill(plan: DrillPlan, tell: Callable[[str], None], on_result: OnResult 
             return _Drill(plan, inquirer, worker, doors).run(tell, on_result)
         finally:
             for door in doors.values():
+                with contextlib.suppress(PeerError):
+                    door.disarm()
                 door.close()
 
 

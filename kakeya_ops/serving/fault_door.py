@@ -120,11 +120,13 @@ class Meeting:
     async def silence(self) -> None:
         """Never answer."""
         await asyncio.sleep(self._fault.seconds)
-        self._visit.hang_up()
+        await self.hang_up()
 
     async def hang_up(self) -> None:
-        """Break the connection."""
+        """Break the connection, and be there until the server knows."""
         self._visit.hang_up()
+        while (await self._visit.receive())["type"] != "http.disconnect":
+            pass
 
     async def exit(self) -> None:
         """End the process."""

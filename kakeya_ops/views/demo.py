@@ -58,7 +58,7 @@ class DemoScreen:
         yield f"\nWatch it in a browser:\n  {outcome.dashboard}"
         yield f"\nAsk it something new in another terminal, and see who computed what:\n  {outcome.curl}"
         yield "and with the id in its answer for ID:"
-        for arguments in ("explain ID", "status --watch", "verify remote-prefill"):
+        for arguments in ("explain ID", "status --watch", "verify remote-prefill", "drill"):
             yield f"  {self._command} --inventory {outcome.plan.inventory} {arguments}"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from starlette.routing import Route
 
 from engine_bench import BLOCK_TOKENS, SETTINGS, prompt
 from faults.proxy import Fault, FaultProxy
@@ -25,6 +26,7 @@ from kakeya_ops.serving import job_stream
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.jobs import JobBook
 from kakeya_ops.serving.node import Node, NodeSettings
+from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.bodies import PrefillRequest, Progress
 from kakeya_ops.wire.signing import new_nonce
@@ -295,6 +297,18 @@ def health(served: Served) -> tuple[int, dict[str, object]]:
     body = json.loads(response.read())
     connection.close()
     return response.status, body
+
+
+def test_every_route_but_health_and_metrics_is_for_the_fleet_alone(worker: Worker) -> None:
+    routes = [route for route in make_peer_app(worker.node).routes if isinstance(route, Route)]
+    assert len(routes) > 6
+    for route in routes:
+        for method in (route.methods or set()) - {"HEAD"}:
+            connection = http.client.HTTPConnection("127.0.0.1", worker.served.port, timeout=10)
+            connection.request(method, route.path, body=b"{}" if method != "GET" else None)
+            status = connection.getresponse().status
+            connection.close()
+            assert status == (200 if route.path in ("/healthz", "/metrics") else 401), (method, route.path)
 
 
 def test_health_is_open_to_all_and_answers_while_the_engine_is_busy(worker: Worker, engine: Engine) -> None:
