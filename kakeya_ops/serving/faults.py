@@ -60,10 +60,11 @@ class Faults:
         _logger.warning("a drill has armed: %s on %s", fault.act, fault.on)
 
     def disarm(self) -> int:
-        """Let nothing happen any more; how many requests have met the fault."""
+        """Let nothing happen any more; how many requests have met the fault since it was armed."""
         with self._lock:
             self._fault = None
-            return self._met
+            met, self._met = self._met, 0
+            return met
 
     @property
     def armed(self) -> Fault | None:

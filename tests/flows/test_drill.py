@@ -29,7 +29,7 @@ from kakeya_ops.verify.workers import find_workers
 from kakeya_ops.wire.drills import Act, Fault
 from kakeya_ops.wire.signing import new_nonce
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
 def supervise(fleet: DemoFleet) -> None:
@@ -62,7 +62,6 @@ def report(fleet: FleetPlan) -> DrillReport:
     return run_drill(plan_of(fleet), lambda text: None)
 
 
-@pytest.mark.timeout(400)
 def test_every_kind_of_fault_was_tried_and_none_did_harm(report: DrillReport) -> None:
     assert [result.kind for result in report.results] == [kind.name for kind in CATALOGUE]
     assert [result for result in report.results if result.verdict != "safe"] == []
