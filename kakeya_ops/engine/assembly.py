@@ -26,20 +26,21 @@ _CARRIER = {4: mx.uint32, 2: mx.uint16}
 class Assembly:
     """The KV of the first `blocks` blocks of a prompt, being put together.
 
-    Made by `Engine.open_import`. `place` may be called from any thread, once per part of a block; two calls for
-    different blocks may run at the same time.
+    Made by `Engine.open_import`, which returns it once `allocate` has said that all is there. `place` may then be called
+    from any thread, once per part of a block; two calls for different blocks may run at the same time.
     """
 
-    def __init__(self, layout: KvLayout, blocks: int) -> None:
+    def __init__(self, layout: KvLayout, blocks: int, *, allocated: bool = True) -> None:
         if blocks < 1:
             raise ValueError(f"a prefix has at least one block, not {blocks}")
         self.layout = layout
         self.blocks = blocks
         self.tokens = blocks * layout.block_tokens
         self._missing = set(layout.needed(blocks))
-        self._buffers = {array: self._allocate(part, array) for part in layout.parts for array in part.arrays}
-        mx.eval(list(self._buffers.values()))
-        self._views = {array: np.array(buffer, copy=False) for array, buffer in self._buffers.items()}
+        self._buffers = {array: self._zeros(part, array) for part in layout.parts for array in part.arrays}
+        self._views: dict[ArrayLayout, NDArray[Any]] = {}
+        if allocated:
+            self.allocate(self.nbytes)
 
     @property
     def complete(self) -> bool:
@@ -50,6 +51,21 @@ class Assembly:
     def nbytes(self) -> int:
         """Bytes of all buffers."""
         return sum(buffer.nbytes for buffer in self._buffers.values())
+
+    def allocate(self, most_bytes: int) -> bool:
+        """Make the next buffers, at least one and no more than `most_bytes` of them; True when all are there.
+
+        Compute thread only. Fresh memory has to be written to, which takes its time: a second for a few gigabytes.
+        """
+        nbytes = 0
+        for array in [array for array in self._buffers if array not in self._views]:
+            buffer = self._buffers[array]
+            if nbytes and nbytes + buffer.nbytes > most_bytes:
+                return False
+            nbytes += buffer.nbytes
+            mx.eval(buffer)
+            self._views[array] = np.array(buffer, copy=False)
+        return True
 
     def place(self, block: int, part: int, data: bytes | memoryview) -> None:
         """Write the payload of `part` of `block`; one that is not needed, or is there already, is ignored.
@@ -88,7 +104,7 @@ class Assembly:
             return (self.tokens // _GROWTH_TOKENS + 1) * _GROWTH_TOKENS
         return min(self.tokens, part.sink + part.window)
 
-    def _allocate(self, part: PartLayout, array: ArrayLayout) -> mx.array:
+    def _zeros(self, part: PartLayout, array: ArrayLayout) -> mx.array:
         carrier = _CARRIER[ITEM_BYTES[array.dtype]]
         if part.kind == "state":
             return mx.zeros((1, *array.shape), carrier)

@@ -51,6 +51,8 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
+_ALLOCATED_BYTES = 64 * 2**20
+"""Between two decode steps: some ten milliseconds on a CPU."""
 _MEASURED_BLOCKS = 3
 _MEASURING_SECONDS = 2.0
 
@@ -145,8 +147,14 @@ class Engine:
         return self._admitted.queue_seconds()
 
     def open_import(self, blocks: int) -> Assembly:
-        """Buffers for a resume after `blocks` blocks. Blocks for the moment the compute thread needs to make them."""
-        return self.call(lambda: Assembly(self.layout, blocks))
+        """Buffers for a resume after `blocks` blocks. Blocks for the moments the compute thread needs to make them.
+
+        They are made some at a time, between steps of those who decode.
+        """
+        assembly = self.call(lambda: Assembly(self.layout, blocks, allocated=False))
+        while not self.call(lambda: assembly.allocate(_ALLOCATED_BYTES)):
+            pass
+        return assembly
 
     def prefill(self, job: PrefillJob) -> Ticket:
         """Queue `job`.

@@ -20,7 +20,8 @@ from models import Prompts
 from processes import HEAD_CORE, WORKER_CORE, Direct, Fleet, PeerServer, Stage, get_json, wait_until
 from results import Measure
 
-from kakeya_ops.demo.fleet import choose_ports, write_fleet
+from faults.proxy import Fault, FaultProxy
+from kakeya_ops.demo.fleet import LOOPBACK, choose_ports, write_fleet
 from kakeya_ops.secret import read_fleet_key
 
 BLOCK_TOKENS = 64
@@ -28,6 +29,9 @@ _SHORT_PROMPT_TOKENS = 24
 _SHORT_REQUESTS = 40
 _SETTLED_TOKENS = 8
 _SPEED_TOKENS = 512
+_PEER_STEP_TOKENS = 128
+_LONGER_FACTOR = 3
+_SLOW_BYTES_PER_SECOND = 10e6
 _REPEATS = 3
 """Of what takes less than a second, within a round."""
 
@@ -58,6 +62,17 @@ class Bench:
         folder = self.folder / f"{prefix}fleet"
         folder.mkdir()
         return Fleet(self.stage, write_fleet(folder, model), prefix, lonely=lonely)
+
+    def start_slow_fleet(self, bytes_per_second: float) -> tuple[Fleet, FaultProxy]:
+        """A fleet of its own whose worker sends no faster than that, and the proxy that sees to it."""
+        folder = self.folder / "slow-fleet"
+        folder.mkdir()
+        plan = write_fleet(folder, self.model)
+        proxy = FaultProxy((LOOPBACK, plan.worker_port))
+        proxy.set(down=Fault(bytes_per_second=bytes_per_second))
+        inventory = folder / "head.yaml"
+        inventory.write_text(plan.inventory.read_text().replace(str(plan.worker_port), str(proxy.port)))
+        return Fleet(self.stage, plan, "slow-", head_inventory=inventory), proxy
 
     def direct(self, core: int, kind: str, *arguments: str) -> Direct:
         """A child that measures without HTTP; ended with the rest."""
@@ -132,18 +147,40 @@ def measure_prefix(bench: Bench) -> list[Measure]:
 
 
 def measure_gap(bench: Bench) -> list[Measure]:
-    """How long a running stream stands still while somebody's cold prompt arrives."""
-    gap = Measure("longest gap of a running stream beside a cold prompt ÷ mlx_lm.server", "s", "at most", 0.02)
-    fleet = bench.fleet
-    peer = PeerServer(bench.stage, bench.model)
-    for number in range(bench.rounds):
-        with bench.stage.only(*fleet.names, ready=fleet.ready):
-            ours = _longest_gap(bench, fleet.plan.api_port, fleet.plan.model.name)
-        with bench.stage.only("peer", ready=peer.ready):
-            theirs = _longest_gap(bench, peer.port, "default_model")
-        gap.add(ours, theirs)
-        bench.say(f"round {number + 1}: longest gap {ours:.3f} s, mlx_lm.server {theirs:.3f} s")
-    return [gap]
+    """How long a running stream stands still while somebody's cold prompt arrives, and how long another one's."""
+    plain = PeerServer(bench.stage, bench.model)
+    stepped = PeerServer(bench.stage, bench.model, "stepped", ["--prefill-step-size", str(_PEER_STEP_TOKENS)])
+    measures = []
+    for tokens in (bench.prefix_tokens, _LONGER_FACTOR * bench.prefix_tokens):
+        beside = f"beside a cold prompt of {tokens:,} tokens"
+        longest = Measure(f"longest gap of a running stream {beside} ÷ mlx_lm.server", "s", "at most", 0.01)
+        usual = Measure(f"99th percentile of the gaps {beside} ÷ mlx_lm.server in steps of 128", "s", "at most", 0.2)
+        for number in range(bench.rounds):
+            sides = (_our_side(bench), _their_side(plain), _their_side(stepped))
+            ours, theirs, fine = (_gaps_of(bench, tokens, side) for side in sides)
+            longest.add(max(ours), max(theirs))
+            usual.add(slow_one(ours, 0.99), slow_one(fine, 0.99))
+            bench.say(
+                f"round {number + 1}, {tokens} tokens: longest gap {max(ours):.3f} s, theirs {max(theirs):.3f} s; "
+                f"99th percentile {slow_one(ours, 0.99):.3f} s, theirs in steps {slow_one(fine, 0.99):.3f} s"
+            )
+        measures += [longest, usual]
+    return measures
+
+
+def measure_slow_link(bench: Bench) -> list[Measure]:
+    """A cold prompt whose KV comes through a proxy that passes ten megabytes a second."""
+    cold = Measure("remote cold TTFT through 10 MB/s ÷ worker's pure prefill time", "s", "at most", 1.10)
+    fleet, proxy = bench.start_slow_fleet(_SLOW_BYTES_PER_SECOND)
+    with proxy:
+        for number in range(bench.rounds):
+            text = bench.prompts.make(bench.prefix_tokens + 1)
+            with bench.stage.only(*fleet.names, ready=fleet.ready):
+                stream, receipt = _ask(fleet, bench.prompts, text, {"remote"})
+            work_seconds = receipt["remote"]["worker_receipt"]["compute_seconds"]
+            cold.add(stream.first_seconds, work_seconds)
+            bench.say(f"round {number + 1}: through 10 MB/s {stream.first_seconds:.2f} s, worker {work_seconds:.2f} s")
+    return [cold]
 
 
 def measure_added_time(bench: Bench) -> list[Measure]:
@@ -187,6 +224,7 @@ MEASUREMENTS: dict[str, Callable[[Bench], list[Measure]]] = {
     # First, while the worker's pool is still empty.
     "prefix": measure_prefix,
     "speed": measure_speed,
+    "slow": measure_slow_link,
     "gap": measure_gap,
     "added": measure_added_time,
     "answers": measure_answers,
@@ -249,15 +287,34 @@ def _raw_kv_bytes(model: Path, tokens: int) -> int:
     return int(2 * 4 * config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"] * tokens)
 
 
-def _longest_gap(bench: Bench, port: int, model: str) -> float:
-    """Seconds of the longest pause of one stream while another client waits for the first token of a cold prompt."""
+Side = tuple[tuple[str, ...], Callable[[], bool], int, str]
+"""Who runs, when they are ready, and where which model is asked for."""
+
+
+def _our_side(bench: Bench) -> Side:
+    fleet = bench.fleet
+    return fleet.names, fleet.ready, fleet.plan.api_port, fleet.plan.model.name
+
+
+def _their_side(peer: PeerServer) -> Side:
+    return (peer.name,), peer.ready, peer.port, "default_model"
+
+
+def _gaps_of(bench: Bench, tokens: int, side: Side) -> list[float]:
+    names, ready, port, model = side
+    with bench.stage.only(*names, ready=ready):
+        return _gaps(bench, tokens, port, model)
+
+
+def _gaps(bench: Bench, tokens: int, port: int, model: str) -> list[float]:
+    """Seconds of every pause of one stream while another client waits for the first token of a cold prompt."""
     stop = threading.Event()
     running = Stream(0.0)
     request = _request(model, bench.prompts.make(_SHORT_PROMPT_TOKENS), bench.prompts) | {"max_tokens": 4096}
     reader = threading.Thread(target=stream_completion, args=(port, request), kwargs={"stop": stop, "into": running})
     reader.start()
     wait_until("settled stream", lambda: len(running.arrivals) >= _SETTLED_TOKENS)
-    text = bench.prompts.make(bench.prefix_tokens + 1)
+    text = bench.prompts.make(tokens + 1)
     newcomer = stream_completion(port, _request(model, text, bench.prompts))
     heard = len(running.arrivals)
     wait_until("the stream's next tokens", lambda: len(running.arrivals) > heard + 1 or not reader.is_alive())
@@ -266,7 +323,7 @@ def _longest_gap(bench: Bench, port: int, model: str) -> float:
     began, ended = newcomer.began, newcomer.arrivals[0]
     if running.arrivals[-1] < ended:
         raise RuntimeError("the running stream ended before the other prompt was through")
-    return max(later - earlier for earlier, later in pairwise(running.arrivals) if later > began and earlier < ended)
+    return [later - earlier for earlier, later in pairwise(running.arrivals) if later > began and earlier < ended]
 
 
 def _short_request(fleet: Fleet, engine: Direct, prompts: Prompts) -> tuple[float, float]:

@@ -89,13 +89,22 @@ class Stage:
 class Fleet:
     """A head and, unless `lonely`, a worker, on a `Stage`."""
 
-    def __init__(self, stage: Stage, plan: FleetPlan, prefix: str = "", *, lonely: bool = False) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        plan: FleetPlan,
+        prefix: str = "",
+        *,
+        lonely: bool = False,
+        head_inventory: Path | None = None,
+    ) -> None:
         self.plan = plan
         self.names = tuple(prefix + role for role in (["head"] if lonely else ["worker", "head"]))
         self._lonely = lonely
         for name in self.names:
             role = name.removeprefix(prefix)
-            command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(plan.inventory)]
+            inventory = head_inventory if head_inventory and role == "head" else plan.inventory
+            command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(inventory)]
             core = HEAD_CORE if role == "head" else WORKER_CORE
             stage.start(name, core, [*command, "serve", role, role])
         wait_until("start of the fleet", self.ready, stage.children[self.names[-1]])
@@ -113,12 +122,13 @@ class Fleet:
 
 
 class PeerServer:
-    """`mlx_lm.server` with its defaults, by itself on one core."""
+    """`mlx_lm.server` by itself on one core, with its defaults but for `options`."""
 
-    def __init__(self, stage: Stage, model: Path) -> None:
+    def __init__(self, stage: Stage, model: Path, name: str = "peer", options: Sequence[str] = ()) -> None:
+        self.name = name
         self.port = choose_ports(1)[0]
         command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(model), "--host", LOOPBACK]
-        child = stage.start("peer", HEAD_CORE, [*command, "--port", str(self.port), "--log-level", "WARNING"])
+        child = stage.start(name, HEAD_CORE, [*command, "--port", str(self.port), "--log-level", "WARNING", *options])
         wait_until("start of mlx_lm.server", self.ready, child)
 
     def ready(self) -> bool:

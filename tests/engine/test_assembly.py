@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
 from engine_bench import BLOCK_TOKENS, SETTINGS, Bench, memory_comes_back_to, prompt
+from kakeya_ops.engine import engine as engines
 from kakeya_ops.engine.assembly import Assembly
-from kakeya_ops.engine.contract import CacheSettings
+from kakeya_ops.engine.contract import CacheSettings, DecodeRequest
 from kakeya_ops.engine.leaves import flatten
 from kakeya_ops.engine.sink_window import SinkWindowKVCache
 from kakeya_ops.errors import EngineError
 from kakeya_ops.kv.layout import ArrayLayout, KvLayout, PartLayout
+from listeners import Listener
 
 
 class Shell:
@@ -169,3 +171,28 @@ def test_it_takes_the_memory_that_it_says_and_hands_it_over(llama: Bench) -> Non
 def test_no_blocks_are_no_prefix(llama: Bench) -> None:
     with pytest.raises(ValueError, match="at least one block"):
         Assembly(llama.layout, 0)
+
+
+def test_buffers_are_made_some_at_a_time_and_in_the_end_all_of_them(llama: Bench) -> None:
+    whole = Assembly(llama.layout, 4)
+    opening = Assembly(llama.layout, 4, allocated=False)
+    one = opening.nbytes // len(llama.layout.parts[0].arrays)
+    steps = [opening.allocate(most) for most in (0, 2 * one, 2 * one)]
+    assert steps == [False, False, True]
+    assert opening.nbytes == whole.nbytes
+    for block in range(4):
+        opening.place(block, 0, bytes(llama.layout.parts[0].nbytes))
+    assert opening.complete
+
+
+def test_an_import_is_opened_between_decode_steps(open_engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "_ALLOCATED_BYTES", 1)
+    engine = open_engine()
+    running = Listener()
+    engine.decode(DecodeRequest("r", prompt(8), 400), running)
+    running.wait_for_tokens(1)
+    assembly = engine.open_import(8)
+    heard = len(running.tokens)
+    engine.open_import(8)
+    assert len(assembly.layout.parts[0].arrays) == 4
+    assert len(running.tokens) - heard >= 2
