@@ -26,7 +26,7 @@ _CARRIER = {4: mx.uint32, 2: mx.uint16}
 class Assembly:
     """The KV of the first `blocks` blocks of a prompt, being put together.
 
-    Made by `Engine.open_import`, which returns it once `allocate` has said that all is there. `place` may then be called
+    Made by `Engine.open_import`, once `allocate` has said that all is there. `place` may then be called
     from any thread, once per part of a block; two calls for different blocks may run at the same time.
     """
 
