@@ -41,6 +41,7 @@ def new(ctx: typer.Context) -> None:
 @app.command()
 def rotate(ctx: typer.Context, yes: YesOption = False) -> None:
     """Replace the fleet key on all hosts while the fleet serves; both keys are accepted until all have the new one.
+    So is the authority of its certificates, where any endpoint needs them.
 
     Every node is restarted three times, one node after the other. What was interrupted is gone on with by another run.
     """

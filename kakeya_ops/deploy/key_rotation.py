@@ -14,7 +14,8 @@ state        key file holds       file beside it (`.also`)
 ``DONE``     the new key          is not there
 ===========  ===================  ===========================
 
-What both keys are is kept in a file of this machine until all is done.
+What both keys are is kept in a file of this machine until all is done. Where the fleet has certificates, its authority
+is replaced in the same passes: see `certificate_rotation`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from kakeya_ops.deploy.actions import Actions
 from kakeya_ops.deploy.apply import HostResult
+from kakeya_ops.deploy.certificate_rotation import Authorities, PendingAuthorities
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.errors import DeployError
 from kakeya_ops.deploy.health import ask
@@ -67,15 +69,21 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Keys:
-    """The key that is replaced, and the one that replaces it."""
+    """The key that is replaced, and the one that replaces it; likewise `authorities` in a fleet with certificates."""
 
     old: Secret
     new: Secret
+    authorities: Authorities | None = None
 
     def files(self, state: State) -> tuple[bytes, bytes | None]:
         """What the key file and the file beside it hold in `state`."""
         first = self.old if state < State.SIGNS else self.new
         return key_lines(first), key_lines(self.new, self.old) if state in (State.ACCEPTS, State.SIGNS) else None
+
+    def found_in(self, found: HostState, key: bytes | None, also: bytes | None) -> State:
+        """The state of a host with these key files and its certificates. Raises `DeployError` as `state_of` does."""
+        state = self.state_of(found.host, key, also)
+        return state if self.authorities is None else State(min(state, self.authorities.state_of(found.authorities)))
 
     def state_of(self, host: str, key: bytes | None, also: bytes | None) -> State:
         """The state of a host with these files. Raises `DeployError` for a key that is neither of the two."""
@@ -96,8 +104,9 @@ class Keys:
 class Pending:
     """The file of this machine that remembers both keys from before the first change until after the last one."""
 
-    def __init__(self, key_file: Path) -> None:
+    def __init__(self, key_file: Path, certificates: PendingAuthorities | None = None) -> None:
         self.key_file = key_file
+        self.certificates = certificates
         self.path = Path(f"{key_file}.rotation")
         self._here = LocalRunner("this machine")
 
@@ -106,7 +115,7 @@ class Pending:
         """That of the inventory's fleet. Raises `InputError` for a fleet without a key."""
         if inventory.fleet.key_file is None:
             raise InputError("the fleet has no key to be replaced", hint="set fleet.key_file, then: kakeya key new")
-        return cls(Path(expand_here(inventory.fleet.key_file)))
+        return cls(Path(expand_here(inventory.fleet.key_file)), PendingAuthorities.of(inventory))
 
     @property
     def exists(self) -> bool:
@@ -116,22 +125,32 @@ class Pending:
     def begin(self) -> Keys:
         """The keys of the rotation that is under way, or of a new one. Raises `InputError`, `RemoteError`."""
         if not self.exists:
-            keys = Keys(read_fleet_key(self.key_file), new_fleet_key())
+            if self.certificates is not None:
+                self.certificates.end()  # of a rotation that ended just before it could
+            authorities = self._begin_authorities()
+            keys = Keys(read_fleet_key(self.key_file), new_fleet_key(), authorities)
             self._write(self.path, key_lines(keys.new, keys.old))
             return keys
         found = read_keys(self.path)
         if len(found) != 2:
             raise InputError(f"{self.path} does not hold the two keys of a rotation", hint="remove it to begin anew")
-        return Keys(old=found[1], new=found[0])
+        return Keys(old=found[1], new=found[0], authorities=self._begin_authorities())
 
     def adopt(self, keys: Keys) -> None:
         """This machine signs with the new key from now on."""
         if read_fleet_key(self.key_file) != keys.new:
             self._write(self.key_file, key_lines(keys.new))
+        if self.certificates is not None and keys.authorities is not None:
+            self.certificates.adopt(keys.authorities)
 
     def end(self) -> None:
         """Forget the old key."""
         self.path.unlink(missing_ok=True)
+        if self.certificates is not None:
+            self.certificates.end()
+
+    def _begin_authorities(self) -> Authorities | None:
+        return None if self.certificates is None else self.certificates.begin()
 
     def _write(self, path: Path, data: bytes) -> None:
         self._here.write(str(path.absolute()), data, KEY_MODE)
@@ -159,6 +178,8 @@ class WriteKeys:
         """See `Step`."""
         assert context.places.key is not None
         note_service(context)  # so that it is started again after the files are as they were
+        if self.keys.authorities is not None:
+            self.keys.authorities.write(context, self.state)
         key, also = self.keys.files(self.state)
         beside = f"{context.places.key}{_ALSO}"
         if also is not None:
@@ -279,7 +300,7 @@ class Rotation:
         key, also = runner.read(places.key), runner.read(f"{places.key}{_ALSO}")
         if key is None and found.plist is None:
             return idle  # deploy has not been here yet
-        now = self.keys.state_of(name, key, also)
+        now = self.keys.found_in(found, key, also)
         check = CheckKeys(self.keys, state, self.hosts.inventory.fleet.tenant)
         if now > state or (now == state and self._is_proved(context, check)):
             return idle
