@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from kakeya_ops.bench.targets import TargetKind
 from kakeya_ops.errors import InputError
@@ -20,7 +21,7 @@ class BenchPlan:
 
     Of several workers only `worker` is measured if it is given. The first of `fleet_keys` signs the directives.
     `link_bytes_per_second` is what the operator measured of the link by other means, to judge transfers by; `expected`
-    are targets that must be met.
+    are targets that must be met. With a `compared_model`, a directory, ``mlx_lm.server`` runs beside the head.
     """
 
     url: str
@@ -32,6 +33,7 @@ class BenchPlan:
     api_key: Secret | None = None
     link_bytes_per_second: float | None = None
     expected: tuple[TargetKind, ...] = ()
+    compared_model: Path | None = None
 
 
 def parse_lengths(text: str) -> tuple[int, ...]:

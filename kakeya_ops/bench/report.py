@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
+from kakeya_ops.bench.compare import Comparison
 from kakeya_ops.bench.crossover import Crossover, Point, find_crossover
 from kakeya_ops.bench.gaps import Gaps
 from kakeya_ops.bench.samples import Kind, Sample
@@ -89,6 +90,7 @@ class BenchReport:
     local: tuple[LocalLine, ...]
     workers: tuple[WorkerResult, ...]
     jitter: tuple[JitterLine, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
     targets: tuple[Target, ...] = ()
     notes: tuple[str, ...] = ()
     bystanders: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from kakeya_ops.bench.asking import Asker
 from kakeya_ops.bench.bystanders import OwnWork, describe_bystanders, take_census
+from kakeya_ops.bench.compare import Comparing, judge_comparisons
 from kakeya_ops.bench.conclusion import (
     conclude_worker,
     longest_hits,
@@ -22,6 +23,7 @@ from kakeya_ops.bench.raw import copy_seconds
 from kakeya_ops.bench.report import BenchReport, JitterLine, WorkerResult, summarize_local
 from kakeya_ops.bench.rounds import Rounds, Tell
 from kakeya_ops.bench.samples import Sample
+from kakeya_ops.bench.side_by_side import CHUNKED, DEFAULTS, compare_with_mlx_lm
 from kakeya_ops.bench.surroundings import is_loopback, raw_link
 from kakeya_ops.bench.targets import demand
 from kakeya_ops.verify.head_client import HeadClient
@@ -55,6 +57,7 @@ def _run(plan: BenchPlan, asker: Asker, tell: Tell) -> BenchReport:
     network = asker.fresh_network()
     after = take_census(asker.summary(), network)
     samples = samples_of_now(rounds.samples, after.epochs)
+    estimates = asker.estimates() if workers else None
     own = OwnWork(asker.requests, asker.computed_tokens)
     report = BenchReport(
         url=plan.url,
@@ -68,8 +71,28 @@ def _run(plan: BenchPlan, asker: Asker, tell: Tell) -> BenchReport:
         notes=(*(() if workers else (f"no worker was measured: {check.detail}",)), *rounds.notes),
         bystanders=describe_bystanders(before, after, own, rounds.live),
     )
-    estimates = asker.estimates() if workers else None
+    report = _with_comparison(report, plan, asker, rounds)
     return _with_workers(report, plan, samples, [_Known(name, network, estimates) for name in workers])
+
+
+def _with_comparison(report: BenchReport, plan: BenchPlan, asker: Asker, rounds: Rounds) -> BenchReport:
+    """`report` with what mlx-lm's server does, where that is wanted. The head's requests have no directive then, and
+    what workers compute for them is not told: others are known by their requests alone.
+    """
+    if plan.compared_model is None:
+        return report
+    before = take_census(asker.summary(), {})
+    comparing = Comparing(asker.stream_server(), asker.texts, rounds.tell)
+    compare_with_mlx_lm(plan, plan.compared_model, comparing, rounds.deadline)
+    after = take_census(asker.summary(), {})
+    others = describe_bystanders(before, after, OwnWork(comparing.requests, {}), ())
+    return replace(
+        report,
+        comparisons=comparing.comparisons(),
+        notes=(*report.notes, *comparing.notes),
+        bystanders=(*report.bystanders, *others),
+        seconds=time.monotonic() - rounds.deadline + plan.limit_seconds,
+    )
 
 
 class _Known:
@@ -94,6 +117,7 @@ def _with_workers(
         for result in results
         for target in judge_worker(result, report.local, _besides(result, report.jitter, plan, samples))
     ]
+    judged += judge_comparisons(report.comparisons, DEFAULTS, CHUNKED)
     return replace(report, workers=tuple(results), targets=demand(judged, plan.expected))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode
+from kakeya_ops.settings import expand_here
 
 _Lengths = Annotated[str, typer.Option(help="About how many tokens the prompts have.", metavar="N,N,…")]
 _Rounds = Annotated[int, typer.Option(min=1, max=1000, help="How often each is measured.", metavar="N")]
@@ -21,6 +22,9 @@ _Expect = Annotated[
 ]
 _LinkRate = Annotated[
     float | None, typer.Option(min=0.001, help="What the raw link carries, to judge transfers by.", metavar="MB/S")
+]
+_Compare = Annotated[
+    Literal["mlx-lm"] | None, typer.Option(help="Run this server beside the head, on the head's machine, and compare.")
 ]
 _Url = Annotated[str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")]
 _ApiKeyFile = Annotated[
@@ -36,6 +40,7 @@ def bench(
     worker: _Worker = None,
     expect: _Expect = None,
     link_rate: _LinkRate = None,
+    compare: _Compare = None,
     url: _Url = None,
     api_key_file: _ApiKeyFile = None,
 ) -> None:
@@ -62,6 +67,7 @@ def bench(
         worker=worker,
         api_key=read_api_key(api_key_file) if api_key_file else None,
         link_bytes_per_second=link_rate * 1e6 if link_rate else None,
+        compared_model=expand_here(inventory.model.path) if compare else None,
         expected=tuple(parse_expectation(text) for text in expect or ()),
     )
     with context.printer.progress(f"measuring {plan.url}") as tell:

@@ -33,6 +33,8 @@ def bench_view(report: BenchReport) -> Iterator[RenderableType]:
         yield _links_table(report)
     if report.jitter:
         yield _jitter_table(report)
+    if report.comparisons:
+        yield _comparison_table(report)
     if report.targets:
         yield targets_table(report)
     yield from _remarks(report)
@@ -107,6 +109,18 @@ def _jitter_table(report: BenchReport) -> Table:
         beside = f"beside {line.beside}" if line.beside else "alone"
         table.add_row(_text(beside), str(gaps.count), *(render_seconds(seconds) for seconds in cells))
     return table
+
+
+def _comparison_table(report: BenchReport) -> Table:
+    table = _table("beside mlx-lm", right=("the head", "mlx-lm", "ratio"))
+    for one in report.comparisons:
+        sides = (_amount(found.median, one.unit) for found in (one.ours, one.theirs))
+        table.add_row(_text(one.name), *sides, f"{one.ratio:.3f}")
+    return table
+
+
+def _amount(value: float, unit: str) -> str:
+    return render_seconds(value) if unit == "s" else f"{value:.1f} {unit}"
 
 
 def targets_table(report: BenchReport) -> Table:

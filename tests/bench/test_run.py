@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.acting import KEY, ActingClient
 from kakeya_ops.bench import run as module
+from kakeya_ops.bench.compare import Comparing
 from kakeya_ops.bench.plan import BenchPlan
 from kakeya_ops.bench.report import BenchReport
 from kakeya_ops.bench.rounds import Rounds
 from kakeya_ops.bench.run import nodes_of, run_bench
 from kakeya_ops.bench.samples import Kind
+from kakeya_ops.bench.side_by_side import DEFAULTS
 from kakeya_ops.bench.targets import parse_expectation
 
 
@@ -71,6 +74,23 @@ def test_a_restarted_worker_is_told_and_judged_by_its_new_process(client: Acting
     assert worker.epoch == 8
     assert len(worker.lines) < 3
     assert report.bystanders == ("worker was restarted; what was measured of it before is left out",)
+
+
+def test_mlx_lm_runs_beside_the_head_where_it_is_wanted(client: ActingClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def compare(plan: BenchPlan, model: Path, comparing: Comparing, deadline: float) -> None:
+        assert model == Path("/m")
+        client.requests += 3
+        comparing.requests += 3
+        comparing.notes.append("something")
+        for server in (4.0, 2.0):
+            comparing._keep(f"longest gap beside 2048 cold tokens, {DEFAULTS}", "s", 0.1, server)
+
+    monkeypatch.setattr(module, "compare_with_mlx_lm", compare)
+    report = bench(compared_model=Path("/m"))
+    assert [one.ratio for one in report.comparisons] == [pytest.approx((0.025 + 0.05) / 2)]
+    assert report.targets[-1].kind.name == "gap"
+    assert report.notes == ("something",)
+    assert report.bystanders == ()
 
 
 def test_others_are_seen(client: ActingClient) -> None:

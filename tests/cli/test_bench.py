@@ -65,6 +65,13 @@ def test_options_make_the_plan(inventory: Path, plans: list[BenchPlan], tmp_path
     assert "1001 tokens" in result.stdout
 
 
+def test_a_comparison_takes_the_fleets_model(inventory: Path, plans: list[BenchPlan]) -> None:
+    run(inventory)
+    run(inventory, "--compare", "mlx-lm")
+    assert [plan.compared_model for plan in plans] == [None, Path("/m")]
+    assert run(inventory, "--compare", "another").exit_code == ExitCode.INPUT
+
+
 def test_json_is_one_document(inventory: Path, plans: list[BenchPlan]) -> None:
     document = json.loads(run(inventory, "--json").stdout)
     assert (document["passed"], document["head"]) == (True, "h")

@@ -7,10 +7,12 @@ import pytest
 from rich.console import Console
 
 from bench.taken import sample_of
+from kakeya_ops.bench.compare import Comparison
 from kakeya_ops.bench.conclusion import conclude_worker
 from kakeya_ops.bench.crossover import Crossover
 from kakeya_ops.bench.gaps import Gaps
 from kakeya_ops.bench.report import BenchReport, JitterLine, WorkerResult, summarize_local
+from kakeya_ops.bench.spread import Spread
 from kakeya_ops.bench.targets import KINDS, Target
 from kakeya_ops.views.bench import bench_view, crossover_words
 
@@ -46,6 +48,10 @@ def report() -> BenchReport:
         local=summarize_local(SAMPLES),
         workers=(worker(),),
         jitter=(JitterLine(None, Gaps(64, 0.05, 0.06, 0.07)), JitterLine("2000 tokens", Gaps(9, 0.1, 0.2, 0.3))),
+        comparisons=(
+            Comparison("first token", "s", Spread(0.5, 0.5, 0.5, 1), Spread(2.0, 2.0, 2.0, 1), 0.25),
+            Comparison("decode", "tokens/s", Spread(30.0, 30.0, 30.0, 1), Spread(20.0, 20.0, 20.0, 1), 1.5),
+        ),
         targets=(
             Target(KINDS["hit"], "worker", 0.075, demanded=True),
             Target(KINDS["transfer"], "worker", 0.9),
@@ -76,6 +82,8 @@ def test_everything_that_was_found_is_shown() -> None:
     assert "worker cable 10.0.0.9:5 500 µs 1.0 MiB/s 9.5 MiB/s 19.1 MiB/s 0.50" in lines
     assert "alone 64 50.0 ms 60.0 ms 70.0 ms" in lines
     assert "beside 2000 tokens 9 100.0 ms 200.0 ms 300.0 ms" in lines
+    assert "first token 500.0 ms 2.00 s 0.250" in lines
+    assert "decode 30.0 tokens/s 20.0 tokens/s 1.500" in lines
     assert "MISSED hit: first token" in text
     assert "≤ 0.02 (demanded) 0.075" in text
     assert "met transfer" in text
