@@ -28,7 +28,7 @@ def describe_estimates(head: HeadService, fleet: Fleet) -> dict[str, Any]:
 def _describe_peer(head: HeadService, fleet: Fleet, known: Known) -> dict[str, Any]:
     assert known.card is not None
     expected = fleet.expected(known.node)
-    link = known.link.to_json() if known.link else _UNMEASURED
+    link = fleet.describe_way(known.card, known.link) if known.link else _UNMEASURED
     peer = replace(make_candidate(known.card, link, expected), queue_seconds=0.0, doubt=0.0)
     return {
         "node": known.node,
@@ -39,7 +39,9 @@ def _describe_peer(head: HeadService, fleet: Fleet, known: Known) -> dict[str, A
         "compute_factor": expected.compute_factor,
         "queue_factor": expected.queue_factor,
         "doubt": expected.doubt,
-        "bytes_per_second": peer.bytes_per_second,
+        "bytes_per_second": link["bytes_per_second"],
+        "packing": link.get("packing"),
+        "packed_share": link.get("packed_share"),
         "rtt_seconds": link["rtt_seconds"],
         "links": [way.to_json() | {"priority": way.priority} for way in fleet.ways(known.node)],
         "crossover_tokens": crossover_tokens(

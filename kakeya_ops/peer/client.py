@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kakeya_ops.errors import StreamCorrupt
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.connection import DEFAULT_TIMEOUTS, Endpoint, StopFlag, Timeouts
-from kakeya_ops.peer.signed import Caller, SignedCalls, rejection_translated
+from kakeya_ops.peer.signed import Caller, Expected, SignedCalls, rejection_translated
 from kakeya_ops.peer.stream import IncomingStream, stored
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import (
@@ -40,12 +40,16 @@ class WantedBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockArrival:
-    """One payload that has arrived and is checked: length, order, signature, checksum, and that it was asked for."""
+    """One payload that has arrived and is checked: length, order, signature, checksum, and that it was asked for.
+
+    It has travelled as `wire_bytes` bytes, which are fewer than its own where it was packed.
+    """
 
     block: int
     part: int
     hash: BlockHash
     stored: StoredPart
+    wire_bytes: int = 0
 
 
 OnBlock = Callable[[BlockArrival], None]
@@ -105,23 +109,32 @@ class PeerClient:
         return reply
 
     def fetch(
-        self, identity: str, wanted: Sequence[WantedBlock], on_block: OnBlock, stop: StopFlag | None = None
+        self,
+        identity: str,
+        wanted: Sequence[WantedBlock],
+        on_block: OnBlock,
+        stop: StopFlag | None = None,
+        packing: Literal["exponents"] | None = None,
     ) -> FetchReport:
-        """Have those of `wanted` sent that the peer's pool holds, in their order."""
+        """Have those of `wanted` sent that the peer's pool holds, in their order, packed where that is asked for.
+
+        A peer whose card does not name that packing refuses the request.
+        """
         parts = tuple(WantedPart(hash=want.hash.hex(), part=want.part, block=want.block) for want in wanted)
-        body = FetchRequest(identity=identity, blocks=parts).encode()
+        body = FetchRequest(identity=identity, blocks=parts, packing=packing).encode()
+        expected = Expected(self._layout, _by_block(wanted), packed=packing is not None)
         began = time.monotonic()
         count = payload_bytes = 0
         left = {(want.block, want.part) for want in wanted}
-        with self._calls.stream(FETCH_PATH, body, (self._layout, _by_block(wanted)), stop or StopFlag()) as stream:
+        with self._calls.stream(FETCH_PATH, body, expected, stop or StopFlag()) as stream:
             frames = iter(stream)
             header = self._read_header(stream, next(frames), identity)
             for head, payload in frames:
                 if head.type is not FrameType.BLOCK or (head.block, head.part) not in left:
                     raise StreamCorrupt(self.node, "sent what was not asked for")
                 left.remove((head.block, head.part))
-                on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload)))
-                count, payload_bytes = count + 1, payload_bytes + head.length
+                on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload), head.length))
+                count, payload_bytes = count + 1, payload_bytes + payload.nbytes
         return FetchReport(header, count, payload_bytes, time.monotonic() - began)
 
     def prefill(self, call: PrefillCall, stop: StopFlag | None = None) -> WorkerReceipt:
@@ -129,8 +142,9 @@ class PeerClient:
 
         The receipt is the peer's signed account of exactly what has arrived for this request.
         """
-        body, blocks = call.request.encode(), (self._layout, call.hashes)
-        with self._calls.stream(PREFILL_PATH, body, blocks, stop or StopFlag()) as stream:
+        body = call.request.encode()
+        expected = Expected(self._layout, call.hashes, packed=call.request.packing is not None)
+        with self._calls.stream(PREFILL_PATH, body, expected, stop or StopFlag()) as stream:
             frames = iter(stream)
             header = self._read_header(stream, next(frames), call.request.identity)
             job = _Job(self.node, call, stream)
@@ -206,7 +220,7 @@ class _Job:
         if (head.block, head.part) in self._arrived or not request.from_blocks <= head.block < request.blocks:
             raise StreamCorrupt(self._peer, "sent a block twice, or one that was not asked for")
         self._arrived[head.block, head.part] = head.checksum
-        self._call.on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload)))
+        self._call.on_block(BlockArrival(head.block, head.part, head.hash, stored(head, payload), head.length))
 
 
 __all__ = [

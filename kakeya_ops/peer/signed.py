@@ -19,6 +19,7 @@ from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import ErrorBody, StreamHeader
 from kakeya_ops.wire.body import WireBody
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
+from kakeya_ops.wire.packing import Packing
 from kakeya_ops.wire.signing import REPLY_HEADER, NodeSigner, nonce_of, verify_reply
 from kakeya_ops.wire.statuses import peer_error
 from kakeya_ops.wire.version import check_wire
@@ -45,6 +46,15 @@ class Caller:
     certificates: Certificates | None = None
 
 
+@dataclass(frozen=True)
+class Expected:
+    """The blocks that a stream may bring: of that layout, with those hashes, and packed only where so asked for."""
+
+    layout: KvLayout
+    hashes: Sequence[BlockHash]
+    packed: bool = False
+
+
 class SignedCalls:
     """Thread-safe. Every method raises `PeerError` and nothing else, whatever the peer or the network does."""
 
@@ -60,16 +70,14 @@ class SignedCalls:
         return self._read_reply(self._call(method, path, body, self._timeouts.reply_seconds), kind, stop)
 
     @contextlib.contextmanager
-    def stream(
-        self, path: str, body: bytes, blocks: tuple[KvLayout, Sequence[BlockHash]], stop: StopFlag
-    ) -> Iterator[IncomingStream]:
-        """The stream that answers a POST; only blocks of that layout and with those hashes are let through."""
+    def stream(self, path: str, body: bytes, blocks: Expected, stop: StopFlag) -> Iterator[IncomingStream]:
+        """The stream that answers a POST; only what is `Expected` is let through."""
         call = self._call("POST", path, body, self._timeouts.silence_seconds)
         with self._connections.call(call, stop) as answer:
             self._accept(answer, stop)
             key = stream_key(self._caller.key, "down", nonce_of(answer.sent))
-            layout, hashes = blocks
-            reader = FrameReader(key, layout, hashes=hashes, peer=self._node)
+            packing = Packing(blocks.layout) if blocks.packed else None
+            reader = FrameReader(key, blocks.layout, hashes=blocks.hashes, peer=self._node, packing=packing)
             yield IncomingStream(self._node, answer.response, reader, stop, self._room)
 
     def upload(
@@ -164,4 +172,4 @@ def _encode_upload(writer: FrameWriter, header: bytes, parts: Iterable[tuple[Par
     yield from writer.encode(FrameType.END)
 
 
-__all__ = ["Caller", "SignedCalls", "rejection_translated"]
+__all__ = ["Caller", "Expected", "SignedCalls", "rejection_translated"]

@@ -59,8 +59,7 @@ class IncomingStream:
             head = self._reader.parse_head(self._head)
             payload = self._room.take(head.length)
             self._fill(payload)
-        self._reader.check(head, payload)
-        return head, payload
+        return head, self._reader.check(head, payload)
 
     def _fill(self, buffer: memoryview) -> None:
         while buffer:

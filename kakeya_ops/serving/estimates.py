@@ -20,6 +20,8 @@ from kakeya_ops.serving.scheduler import DEFAULT_BYTES_PER_SECOND
 Clock = Callable[[], float]
 """Monotonic seconds."""
 
+DEFAULT_PACKED_SHARE = 0.85
+"""What packing leaves of float32; it leaves less of bfloat16."""
 KEPT = 9
 HALF_LIFE_SECONDS = 900.0
 """In this time a measurement loses half of its weight: against newer ones, and against what is assumed without any."""
@@ -194,6 +196,25 @@ class PeerEstimates:
             return self._peers.setdefault(node, PeerEstimate(self._clock))
 
 
+class PackedShare:
+    """How much is left of this model's KV when it is packed. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._lock = threading.Lock()
+        self._shares = RunningMedian(clock)
+
+    def observe(self, share: float) -> None:
+        """Record that so much was left of a transfer."""
+        with self._lock:
+            self._shares.add(share)
+
+    @property
+    def value(self) -> float:
+        """The share to expect."""
+        with self._lock:
+            return self._shares.value or DEFAULT_PACKED_SHARE
+
+
 class Engagements:
     """What this head has ordered of workers and still waits for, which their cards may not tell yet. Thread-safe."""
 
@@ -241,6 +262,7 @@ def _ratio(seen: float, predicted: float) -> float:
 
 
 __all__ = [
+    "DEFAULT_PACKED_SHARE",
     "FORGOTTEN_SECONDS",
     "HALF_LIFE_SECONDS",
     "Clock",
@@ -248,6 +270,7 @@ __all__ = [
     "Expected",
     "JobSeen",
     "LinkEstimate",
+    "PackedShare",
     "PeerEstimate",
     "PeerEstimates",
     "RunningMedian",

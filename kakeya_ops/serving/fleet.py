@@ -6,19 +6,21 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kakeya_ops.errors import PeerTimeout, PeerUnreachable
 from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference, find_difference
-from kakeya_ops.serving.estimates import Engagements, Expected, PeerEstimates, read_job
+from kakeya_ops.serving.estimates import Engagements, Expected, PackedShare, PeerEstimates, read_job
 from kakeya_ops.serving.exchange import Exchange
-from kakeya_ops.serving.links import Link
+from kakeya_ops.serving.links import Link, packed_rate
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.sources import PeerSource, card_curve
 from kakeya_ops.serving.standing import Standing
 from kakeya_ops.wire.cards import Card, Role
+from kakeya_ops.wire.packing import PACKING
 
 _LINK_REASONS = frozenset({PeerUnreachable.reason, PeerTimeout.reason})
 """Faults that may be those of the way rather than of the node."""
@@ -59,6 +61,7 @@ class Fleet:
         self._hosts = {name: role for name, role in hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
         self._estimates = PeerEstimates(time.monotonic)
+        self._packed_share = PackedShare(time.monotonic)
         self._engagements = Engagements(time.monotonic)
 
     def known(self) -> list[Known]:
@@ -85,6 +88,13 @@ class Fleet:
         expected, doubt = self._estimates.of(node).expected, self._standing.doubt(node)
         return replace(expected, doubt=doubt, engaged_seconds=self._engagements.queue_seconds(node))
 
+    def describe_way(self, card: Card, link: Link) -> dict[str, Any]:
+        """`link` for receipts and predictions, and how blocks are packed for it, where that makes them come sooner."""
+        share = self._packed_share.value
+        if PACKING not in card.packings or packed_rate(link.bytes_per_second, share) is None:
+            return link.to_json()
+        return link.to_json() | {"packing": PACKING, "packed_share": share}
+
     def engaged(self, node: str, seconds: float) -> AbstractContextManager[None]:
         """See `Neighbourhood.engaged`."""
         return self._engagements.engaged(node, seconds)
@@ -106,15 +116,18 @@ class Fleet:
         seconds: float | None = remote.transfer_seconds
         if remote.worker_receipt is not None:
             seconds = self._learn(remote)
+        share = remote.link.get("packed_share", 1.0)
+        if share < 1:
+            self._packed_share.observe(share)
         if seconds is not None:
-            self._exchange.observe_transfer(remote.node, endpoint, remote.payload_bytes, seconds)
+            self._exchange.observe_transfer(remote.node, endpoint, int(remote.payload_bytes * share), seconds)
 
     def _learn(self, remote: RemotePart) -> float | None:
         """Learn from a job how the worker is; the seconds that its link took, where they tell the rate of it."""
         card = self._node.cards.card(remote.node)
         job = read_job(remote.worker_receipt or {}, remote.transfer_seconds, card.load.queue_seconds if card else 0.0)
         self._estimates.of(remote.node).observe(job, card_curve(card) if card else None)
-        believed = remote.link["bytes_per_second"] or 0.0
+        believed = (remote.link["bytes_per_second"] or 0.0) / remote.link.get("packed_share", 1.0)
         if job.link_bytes_per_second is None and job.least_bytes_per_second <= believed:
             return None
         return job.payload_bytes / (job.link_bytes_per_second or job.least_bytes_per_second)
@@ -133,7 +146,7 @@ class Fleet:
         client = self._exchange.client(known.node, known.link)
         if client is None:
             return None
-        link, expected = known.link.to_json(), self.expected(known.node)
+        link, expected = self.describe_way(known.card, known.link), self.expected(known.node)
         return PeerSource(known.card, client, self._node.identity.digest, link, expected)
 
 

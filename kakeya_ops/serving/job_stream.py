@@ -12,9 +12,10 @@ from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.job import JobEnd, ReadyPart, Subscription
 from kakeya_ops.serving.node import Node
-from kakeya_ops.serving.streams import Frame
+from kakeya_ops.serving.streams import Frame, pack_aside
 from kakeya_ops.wire.bodies import PrefillRequest, StreamHeader, WorkerReceipt
 from kakeya_ops.wire.frames import FrameType, FrameWriter, stream_key
+from kakeya_ops.wire.packing import Packing
 from kakeya_ops.wire.signing import Caller
 from kakeya_ops.wire.statuses import describe_error
 
@@ -49,6 +50,7 @@ class JobStream:
         self._node = node
         self._caller = caller
         self._request = request
+        self._packing = Packing(node.identity.layout) if request.packing else None
         self._writer = FrameWriter(stream_key(caller.key, "down", caller.nonce))
         self._sent: dict[tuple[int, int], bytes] = {}
         self._sent_bytes = 0
@@ -64,7 +66,7 @@ class JobStream:
         while not isinstance(item := self._next(subscription, idle=idle), JobEnd):
             if item is not None:
                 idle = False
-                yield self._block(item)
+                yield await self._block(item)
                 continue
             if idle:  # woken, or long silent, and yet there is no block to send
                 yield self._writer.encode(FrameType.PROGRESS, subscription.progress().encode())
@@ -93,11 +95,12 @@ class JobStream:
             blocks=self._request.blocks,
         )
 
-    def _block(self, part: ReadyPart) -> Frame:
+    async def _block(self, part: ReadyPart) -> Frame:
         self._sent[part.block, part.key.part] = part.stored.checksum
         self._sent_bytes += part.stored.nbytes
         self._node.counters.add(CounterName.BYTES_SENT, part.stored.nbytes)
-        return self._writer.encode_block(part.key, part.block, part.stored)
+        packed = await pack_aside(self._packing, part.key.part, part.stored)
+        return self._writer.encode_block(part.key, part.block, part.stored, packed)
 
     def _receipt(self, subscription: Subscription) -> WorkerReceipt:
         receipt = WorkerReceipt(

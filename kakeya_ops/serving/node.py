@@ -12,6 +12,7 @@ from kakeya_ops.serving.metrics import NodeCollector
 from kakeya_ops.serving.presence import CARD_SECONDS, Health, NodeSettings, Presence
 from kakeya_ops.units import BlockHash
 from kakeya_ops.wire.cards import Card, Load, NodeMemory, PoolUse
+from kakeya_ops.wire.packing import PACKING
 
 if TYPE_CHECKING:
     from kakeya_ops.engine.engine import Engine
@@ -50,6 +51,7 @@ class Node(Presence):
         said: dict[str, object] = {
             "identity": self.identity.digest,
             "identity_document": self._document,
+            "packings": (PACKING,),
             "pool": PoolUse(used_bytes=pool.used_bytes, budget_bytes=pool.budget_bytes),
         }
         return card.model_copy(update=said | (_describe_engine(self.engine, card) if self.engine else {}))

@@ -28,11 +28,12 @@ from kakeya_ops.serving.job_stream import Bell, JobStream
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.presence import Presence
 from kakeya_ops.serving.prompts import Naming, Prompt
-from kakeya_ops.serving.streams import Frame, FrameStream, Upload, block_frames_bytes
+from kakeya_ops.serving.streams import Frame, FrameStream, Upload, block_frames_bytes, pack_aside
 from kakeya_ops.wire.bodies import FetchRequest, LookupReply, LookupRequest, PrefillRequest, StreamHeader
 from kakeya_ops.wire.cards import CardsExchange
 from kakeya_ops.wire.drills import Act, DrillRequest, DrillState
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter, stream_key
+from kakeya_ops.wire.packing import Packing
 from kakeya_ops.wire.paths import (
     BLOCKS_PATH,
     CARD_PATH,
@@ -135,7 +136,8 @@ class _PeerApp:
         layout, keys = self._node.identity.layout, request.keys
         lease = self._node.pool.pin(key for key in keys if key.part < len(layout.parts))
         header = self._header().encode()
-        length = 2 * HEAD_BYTES + len(header) + block_frames_bytes(keys, lease.parts)
+        # What is packed on the way has no length that could be told before.
+        length = None if request.packing else 2 * HEAD_BYTES + len(header) + block_frames_bytes(keys, lease.parts)
         frames = self._fetched(caller, header, request, lease)
         self._node.counters.add(CounterName.FETCHES)
         self._node.counters.add(CounterName.BYTES_SENT, sum(part.nbytes for part in lease.parts.values()))
@@ -185,11 +187,13 @@ class _PeerApp:
         self, caller: Caller, header: bytes, request: FetchRequest, lease: Lease
     ) -> AsyncIterator[Frame]:
         writer = FrameWriter(stream_key(caller.key, "down", caller.nonce))
+        packing = Packing(self._node.identity.layout) if request.packing else None
         yield writer.encode(FrameType.HEADER, header)
         for wanted in request.blocks:
             part = lease.parts.get(wanted.key)
             if part is not None:
-                yield writer.encode_block(wanted.key, wanted.block, part)
+                packed = await pack_aside(packing, wanted.part, part)
+                yield writer.encode_block(wanted.key, wanted.block, part, packed)
         yield writer.encode(FrameType.END)
 
     async def _receive(self, caller: Caller, request: Request) -> dict[PartKey, StoredPart]:

@@ -15,6 +15,7 @@ from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.client import BlockArrival, OnBlock, OnProgress, PeerClient, PrefillCall, WantedBlock
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.estimates import Expected
+from kakeya_ops.serving.links import packed_rate
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.scheduler import Candidate
 from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
@@ -31,7 +32,8 @@ class OutOfBounds(PeerError):
 
 @dataclass(frozen=True)
 class PeerSource:
-    """One peer at its best endpoint. `link` describes that endpoint for receipts: network, address, port, RTT, rate.
+    """One peer at its best endpoint. `link` describes that endpoint for receipts: network, address, port, RTT, rate,
+    and where blocks are packed for it, how, and how much is left of them.
 
     `expected` is what experience with it adds to its card.
     """
@@ -77,14 +79,15 @@ class PeerSource:
         prompt = order.prompt
         wanted = [WantedBlock(block, part, prompt.hashes[block]) for block, part in order.places]
         with _bounded(self.node):
-            report = self.client.fetch(self.identity, wanted, _passing(on_part), order.errand.stop)
+            on_block, packing = self._passing(on_part), self.link.get("packing")
+            report = self.client.fetch(self.identity, wanted, on_block, order.errand.stop, packing)
         return Delivery(report.header.epoch, report.header.instance, None)
 
     def compute(self, order: Order, on_part: OnPart) -> Delivery:
         """Have the peer compute the same and stream it meanwhile. Raises `PeerError`."""
         with _bounded(self.node):
             hashes = order.prompt.hashes[: order.blocks]
-            call = PrefillCall(self._request(order), hashes, _passing(on_part), _telling(order.errand))
+            call = PrefillCall(self._request(order), hashes, self._passing(on_part), _telling(order.errand))
             receipt = self.client.prefill(call, order.errand.stop)
         return Delivery(receipt.epoch, receipt.instance, receipt.to_json())
 
@@ -99,7 +102,21 @@ class PeerSource:
             nonce=order.errand.nonce,
             request_id=prompt.request_id,
             background=order.background,
+            packing=self.link.get("packing"),
         )
+
+    def _passing(self, on_part: OnPart) -> OnBlock:
+        """Pass on what arrives; the link tells how much smaller it was on the way, where it was packed."""
+        sent = arrived = 0
+
+        def arrive(arrival: BlockArrival) -> None:
+            nonlocal sent, arrived
+            sent, arrived = sent + arrival.wire_bytes, arrived + arrival.stored.nbytes
+            if self.link.get("packing"):
+                self.link["packed_share"] = round(sent / arrived, 4)
+            on_part(arrival.block, arrival.part, arrival.stored)
+
+        return arrive
 
 
 def make_candidate(card: Card, link: Mapping[str, Any], expected: Expected, resume_blocks: int = 0) -> Candidate:
@@ -112,11 +129,17 @@ def make_candidate(card: Card, link: Mapping[str, Any], expected: Expected, resu
         tokens_per_second=card.prefill_tokens_per_second,
         queue_seconds=max(card.load.queue_seconds * expected.queue_factor, expected.engaged_seconds),
         rtt_seconds=link["rtt_seconds"] or 0.0,
-        bytes_per_second=link["bytes_per_second"],
+        bytes_per_second=_payload_rate(link),
         curve=curve.scaled(expected.compute_factor) if curve else None,
         overhead_seconds=expected.overhead_seconds,
         doubt=expected.doubt,
     )
+
+
+def _payload_rate(link: Mapping[str, Any]) -> float | None:
+    """Bytes of KV a second, which are more than those of the link where they travel packed."""
+    rate: float | None = link["bytes_per_second"]
+    return packed_rate(rate, link["packed_share"]) or rate if link.get("packing") else rate
 
 
 def card_curve(card: Card) -> PrefillCurve | None:
@@ -134,13 +157,6 @@ def _bounded(node: str) -> Iterator[None]:
         yield
     except ValidationError as error:
         raise OutOfBounds(node, f"cannot be asked: {error.error_count()} fields are out of bounds") from error
-
-
-def _passing(on_part: OnPart) -> OnBlock:
-    def arrive(arrival: BlockArrival) -> None:
-        on_part(arrival.block, arrival.part, arrival.stored)
-
-    return arrive
 
 
 def _telling(errand: Errand) -> OnProgress:

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameHead, FrameReader
+from kakeya_ops.wire.packing import Packing
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -81,8 +82,7 @@ class Upload:
         while not self._reader.ended:
             head = self._reader.parse_head(await self._read(HEAD_BYTES))
             payload = await self._read(head.length)
-            self._reader.check(head, payload)
-            yield head, payload
+            yield head, self._reader.check(head, payload)
 
     async def _read(self, count: int) -> memoryview:
         """Exactly `count` bytes, fewer where the body ends or stalls."""
@@ -107,6 +107,11 @@ class Upload:
         return b""
 
 
+async def pack_aside(packing: Packing | None, part: int, stored: StoredPart) -> memoryview | None:
+    """`stored` made smaller, on another thread; None without a `packing`, or where it would not be smaller."""
+    return await asyncio.to_thread(packing.pack, part, stored.data) if packing else None
+
+
 def block_frames_bytes(keys: Iterable[PartKey], found: Mapping[PartKey, StoredPart]) -> int:
     """Bytes of the block frames for those of `keys` that are among `found`."""
     return sum(HEAD_BYTES + found[key].nbytes for key in keys if key in found)
@@ -123,4 +128,4 @@ async def _wait_until_gone(receive: Receive) -> None:
         pass
 
 
-__all__ = ["CONTENT_TYPE", "STALL_SECONDS", "Frame", "FrameStream", "Upload", "block_frames_bytes"]
+__all__ = ["CONTENT_TYPE", "STALL_SECONDS", "Frame", "FrameStream", "Upload", "block_frames_bytes", "pack_aside"]

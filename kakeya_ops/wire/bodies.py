@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -66,11 +66,26 @@ class WantedPart(WireBody):
         return PartKey(BlockHash(bytes.fromhex(self.hash)), self.part)
 
 
-class FetchRequest(WireBody):
-    """``POST /v1/kv/fetch``: send these payloads, in this order."""
+class _ExtendedRequest(WireBody):
+    """A request whose later fields are sent only where they say something: releases that do not know them refuse them."""
+
+    later: ClassVar[frozenset[str]] = frozenset({"packing", "background"})
+
+    def encode(self) -> bytes:
+        """The body as UTF-8 JSON."""
+        silent = {name for name in self.later if not getattr(self, name, None)}
+        return self.model_dump_json(exclude=silent).encode()
+
+
+class FetchRequest(_ExtendedRequest):
+    """``POST /v1/kv/fetch``: send these payloads, in this order.
+
+    Of a node that knows it, the caller may ask for `packing`.
+    """
 
     identity: HexDigest
     blocks: Annotated[tuple[WantedPart, ...], Field(min_length=1, max_length=MOST_PARTS, strict=False)]
+    packing: Literal["exponents"] | None = None
 
     limit_bytes: ClassVar[int] = 8 * 1024 * 1024
 
@@ -80,11 +95,12 @@ class FetchRequest(WireBody):
         return tuple(wanted.key for wanted in self.blocks)
 
 
-class PrefillRequest(WireBody):
+class PrefillRequest(_ExtendedRequest):
     """``POST /v1/prefill``: make the KV of a prompt's first `blocks` blocks, and send those from `from_blocks` on.
 
     `from_blocks` are at the caller already. `nonce` comes back in the receipt, so that it is about this request only.
     In the `background`, the job is begun only by an idle worker, and given up as soon as it is wanted for another.
+    `packing` is as for a fetch.
     """
 
     identity: HexDigest
@@ -95,6 +111,7 @@ class PrefillRequest(WireBody):
     nonce: Nonce
     request_id: Annotated[str, Field(pattern=r"^[!-~]{1,128}\z")]
     background: bool = False
+    packing: Literal["exponents"] | None = None
 
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
 

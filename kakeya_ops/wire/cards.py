@@ -83,7 +83,8 @@ class Card(TellingBody):
     speaks; cards of the first releases have none of these.
 
     A prompt of n tokens takes `prefill_seconds_per_token` times n and `prefill_seconds_per_square` times n squared;
-    `prefill_tokens_per_second` is the rate of the last chunks, wherever they were.
+    `prefill_tokens_per_second` is the rate of the last chunks, wherever they were. `packings` names how it can make the
+    blocks that it sends smaller.
     """
 
     node: Name
@@ -109,6 +110,7 @@ class Card(TellingBody):
     wire: Count = 1
     prefill_seconds_per_token: Seconds | None = None
     prefill_seconds_per_square: Seconds | None = None
+    packings: Annotated[tuple[Name, ...], Field(max_length=16, strict=False)] = ()
 
     limit_bytes: ClassVar[int] = 256 * 1024
 

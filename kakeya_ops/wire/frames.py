@@ -24,6 +24,7 @@ from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import BlockHash
+from kakeya_ops.wire.packing import Packing
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -32,6 +33,8 @@ MAGIC = b"KKF1"
 CONTROL_LIMIT_BYTES = 64 * 1024
 """The largest payload of a frame that is not a block."""
 MOST_FRAMES = 2**32
+_PACKED = 1
+"""The flag of a block whose payload is packed."""
 
 _HEAD = struct.Struct("<4sBBHIII32s16s")
 _TAG_BYTES = 16
@@ -74,6 +77,7 @@ class FrameHead(NamedTuple):
     hash: BlockHash
     checksum: bytes
     tag: bytes
+    packed: bool = False
 
     @property
     def key(self) -> PartKey:
@@ -106,20 +110,27 @@ class FrameWriter:
             raise ValueError(f"{type.name} frame of {data.nbytes} bytes is not a control frame")
         return self._encode(type, PartKey(_NO_HASH, 0), 0, StoredPart(data, content_checksum(data)))
 
-    def encode_block(self, key: PartKey, block: int, part: StoredPart) -> tuple[bytes, memoryview]:
+    def encode_block(
+        self, key: PartKey, block: int, part: StoredPart, packed: memoryview | None = None
+    ) -> tuple[bytes, memoryview]:
         """The head and the payload, both to be sent, of one part of block number `block`.
 
-        The checksum is the stored one, so that the receiver finds bytes that have changed since they were stored.
+        The checksum is the stored one, so that the receiver finds bytes that have changed since they were stored; with
+        `packed`, which travels instead, it is still that of the payload itself, while the tag is over what travels.
         Raises `ValueError` for a frame that may not come next.
         """
-        return self._encode(FrameType.BLOCK, key, block, part)
+        if packed is None:
+            return self._encode(FrameType.BLOCK, key, block, part)
+        return self._encode(FrameType.BLOCK, key, block, StoredPart(packed, part.checksum), _PACKED)
 
-    def _encode(self, type: FrameType, key: PartKey, block: int, part: StoredPart) -> tuple[bytes, memoryview]:
+    def _encode(
+        self, type: FrameType, key: PartKey, block: int, part: StoredPart, flags: int = 0
+    ) -> tuple[bytes, memoryview]:
         fault = self._order.fault(type)
         if fault:
             raise ValueError(f"{type.name} frame {fault}")
         sequence = self._order.count
-        fields = _HEAD.pack(MAGIC, type, 0, key.part, sequence, block, part.nbytes, key.hash, part.checksum)
+        fields = _HEAD.pack(MAGIC, type, flags, key.part, sequence, block, part.nbytes, key.hash, part.checksum)
         tag = self._tags.compute(sequence, fields, part.data)
         self._order.advance(type)
         return fields + tag, part.data
@@ -129,18 +140,26 @@ class FrameReader:
     """Checks the frames of one stream, in order. Not for several threads.
 
     What may be read is bounded by `layout`, never by the wire. With `hashes`, those of the prompt's blocks, a block
-    that was not asked for is refused too. Every method raises `StreamCorrupt`, in the name of `peer`, for a frame that
-    is not exactly what the writer made; after that nothing more is accepted.
+    that was not asked for is refused too, and without `packing` one that is packed. Every method raises
+    `StreamCorrupt`, in the name of `peer`, for a frame that is not exactly what the writer made; after that nothing
+    more is accepted.
     """
 
     def __init__(
-        self, key: Secret, layout: KvLayout, *, hashes: Sequence[BlockHash] | None = None, peer: str = "peer"
+        self,
+        key: Secret,
+        layout: KvLayout,
+        *,
+        hashes: Sequence[BlockHash] | None = None,
+        peer: str = "peer",
+        packing: Packing | None = None,
     ) -> None:
         self._tags = _Tags(key)
         self._order = _Order()
         self._part_bytes = tuple(part.nbytes for part in layout.parts)
         self._hashes = hashes
         self._peer = peer
+        self._packing = packing
         self._pending: tuple[FrameHead, bytes] | None = None
         self._broken = False
 
@@ -155,17 +174,19 @@ class FrameReader:
         if len(raw) != HEAD_BYTES or self._broken or self._pending is not None:
             raise self._corrupt("head that is cut short or out of turn")
         magic, type, flags, part, sequence, block, length, hash, checksum = _HEAD.unpack_from(raw)
-        if magic != MAGIC or flags or type not in _TYPES or sequence != self._order.count:
+        if magic != MAGIC or flags not in self._flags(type) or type not in _TYPES or sequence != self._order.count:
             raise self._corrupt("head that is not the next frame's")
-        head = FrameHead(FrameType(type), part, sequence, block, length, BlockHash(hash), checksum, raw[_HEAD.size :])
+        tag = raw[_HEAD.size :]
+        kind, name = FrameType(type), BlockHash(hash)
+        head = FrameHead(kind, part, sequence, block, length, name, checksum, tag, flags == _PACKED)
         fault = self._order.fault(head.type) or self._find_fault(head)
         if fault:
             raise self._corrupt(f"{head.type.name} frame {fault}")
         self._pending = head, raw[: _HEAD.size]
         return head
 
-    def check(self, head: FrameHead, payload: Buffer) -> None:
-        """Accept the frame of the last `parse_head`, whose payload may be used after this and not before."""
+    def check(self, head: FrameHead, payload: Buffer) -> memoryview:
+        """Accept the frame of the last `parse_head`; its payload, unpacked, which may be used now and not before."""
         if self._pending is None or self._pending[0] is not head or self._broken:
             raise self._corrupt("payload without a head")
         view = memoryview(payload).cast("B")
@@ -173,22 +194,41 @@ class FrameReader:
             raise self._corrupt("payload that is cut short")
         if not hmac.compare_digest(self._tags.compute(head.sequence, self._pending[1], view), head.tag):
             raise self._corrupt("frame with a wrong tag")
+        view = self._unpack(head, view)
         if content_checksum(view) != head.checksum:
             raise self._corrupt("frame with a wrong checksum")
         self._pending = None
         self._order.advance(head.type)
+        return view
+
+    def _flags(self, type: int) -> tuple[int, ...]:
+        return (0, _PACKED) if self._packing and type == FrameType.BLOCK else (0,)
+
+    def _unpack(self, head: FrameHead, view: memoryview) -> memoryview:
+        """Only what the tag has shown to be the sender's is read."""
+        if not head.packed or self._packing is None:
+            return view
+        try:
+            return self._packing.unpack(head.part, view)
+        except ValueError as error:
+            raise self._corrupt(f"BLOCK frame with {error}") from error
 
     def _find_fault(self, head: FrameHead) -> str | None:
         if head.type is not FrameType.BLOCK:
             return self._find_control_fault(head)
         if head.part >= len(self._part_bytes):
             return f"with part {head.part} of {len(self._part_bytes)}"
-        if head.length != self._part_bytes[head.part]:
+        if not self._has_length(head):
             return f"of {head.length} bytes instead of {self._part_bytes[head.part]}"
         hashes = self._hashes
         if hashes is not None and (head.block >= len(hashes) or hashes[head.block] != head.hash):
             return "that was not asked for"
         return None
+
+    def _has_length(self, head: FrameHead) -> bool:
+        if head.packed and self._packing:
+            return self._packing.fits(head.part, head.length)
+        return head.length == self._part_bytes[head.part]
 
     def _find_control_fault(self, head: FrameHead) -> str | None:
         limit_bytes = 0 if head.type is FrameType.END else CONTROL_LIMIT_BYTES

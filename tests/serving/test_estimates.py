@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 
 from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.serving.estimates import (
+    DEFAULT_PACKED_SHARE,
     FORGOTTEN_SECONDS,
     HALF_LIFE_SECONDS,
     Engagements,
     Expected,
     JobSeen,
     LinkEstimate,
+    PackedShare,
     PeerEstimate,
     PeerEstimates,
     RunningMedian,
@@ -162,3 +164,10 @@ def test_what_was_ordered_of_a_worker_is_waited_for_by_the_next() -> None:
         clock.now += 10
         assert engagements.queue_seconds("a") == 0
     assert engagements.queue_seconds("a") == 0
+
+
+def test_what_is_left_of_packed_kv_is_measured() -> None:
+    share = PackedShare(Clock())
+    assert share.value == DEFAULT_PACKED_SHARE
+    share.observe(0.69)
+    assert share.value == 0.69

@@ -15,6 +15,7 @@ from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.fleet import Fleet, Known
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.receipts import RemotePart
+from kakeya_ops.serving.sources import make_candidate
 from kakeya_ops.serving.standing import FIRST_PAUSE_SECONDS
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Role
@@ -183,3 +184,18 @@ def test_one_that_failed_is_in_doubt(around: Surroundings) -> None:
     around.fleet.failed("store", "timeout")  # there is no other way to it
     assert not around.known("store").usable
     assert around.fleet.expected("store").doubt == 0.5
+
+
+def test_a_slow_link_gets_its_blocks_packed_and_is_measured_by_what_travels(around: Surroundings) -> None:
+    [source] = around.fleet.usable()
+    assert "packing" not in source.link  # nothing was measured
+    slow = transfer_over(source.link | {"packing": "exponents", "packed_share": 0.5})
+    around.fleet.transferred(replace(slow, payload_bytes=2 * 10**7, transfer_seconds=1.0))
+    [source] = around.fleet.usable()
+    assert source.link["bytes_per_second"] == pytest.approx(10**7, rel=1e-3)
+    assert (source.link["packing"], source.link["packed_share"]) == ("exponents", 0.5)
+    assert make_candidate(source.card, source.link, source.expected).bytes_per_second == pytest.approx(2e7, rel=1e-3)
+    around.fleet.transferred(replace(slow, payload_bytes=10**9, transfer_seconds=0.1))
+    around.fleet.transferred(replace(slow, payload_bytes=10**9, transfer_seconds=0.1))
+    [source] = around.fleet.usable()
+    assert "packing" not in source.link

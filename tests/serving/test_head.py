@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -194,6 +194,20 @@ def test_whoever_publishes_is_told_of_each_prefix_but_of_those_that_want_to_be_a
     assert len(third.tokens()) == 6
     first.tokens()
     assert sorted(told) == sorted([(first.id, BLOCKS), (third.id, BLOCKS)])
+
+
+def test_over_a_slow_link_kv_travels_packed_and_the_receipt_says_so(town: Town) -> None:
+    slow = LINK | {"packing": "exponents", "packed_share": 0.5, "bytes_per_second": 1e7}
+    town.neighbours.sources = [replace(town.neighbours.sources[0], link=slow)]
+    passed = town.proxy.passed("down")
+    first = town.ask(70, "remote")
+    receipt = first.receipt()
+    assert receipt.remote is not None
+    assert 0.7 < receipt.remote.link["packed_share"] < 0.95
+    assert town.proxy.passed("down") - passed < receipt.remote.payload_bytes
+    again = town.ask(70, "remote", "skip-local-pool")
+    assert again.receipt().decision.kind == "import"
+    assert first.tokens() == again.tokens() == town.ask(70, "local").tokens()
 
 
 def test_a_forced_local_answer_uses_nothing(town: Town) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kakeya_ops.peer.connection import Endpoint
-from kakeya_ops.serving.links import Link, best_link
+from kakeya_ops.serving.links import PACKS_BYTES_PER_SECOND, Link, best_link, packed_rate
 
 CABLE = Link(Endpoint("169.254.1.1", 1, "thunderbolt"), 0.001, 1e9, None, priority=100)
 LAN = Link(Endpoint("10.0.0.1", 1, "lan"), 0.001, 1e8, None, priority=50)
@@ -67,3 +67,18 @@ def test_the_order_decides_nothing_and_what_works_comes_first(ways: list[Link], 
     shuffled = list(ways)
     random.shuffle(shuffled)
     assert best_link(shuffled) == best
+
+
+def test_packing_pays_on_slow_links_that_were_measured() -> None:
+    assert packed_rate(None, 0.7) is None
+    assert packed_rate(1e9, 0.7) is None
+    assert packed_rate(95e6, 0.7) is None  # the packer would hold it up
+    assert packed_rate(7e6, 0.7) == pytest.approx(10e6)
+    assert packed_rate(80e6, 0.5) == PACKS_BYTES_PER_SECOND
+    assert packed_rate(7e6, 0.95) is None  # for so little no core is worth it
+
+
+@given(st.floats(1e3, 1e11), st.floats(0.01, 1))
+def test_packing_never_makes_a_link_slower(rate: float, share: float) -> None:
+    packed = packed_rate(rate, share)
+    assert packed is None or packed > rate

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from faults.proxy import FaultProxy
@@ -124,3 +125,21 @@ def test_a_prompt_beyond_the_bounds_of_the_protocol_is_no_crash(peer: Served) ->
     nameless = replace(order, prompt=replace(order.prompt, tenant="x" * 300))
     with pytest.raises(OutOfBounds):
         asked.compute(nameless, lambda block, part, stored: None)
+
+
+def test_blocks_travel_packed_where_the_link_says_so(peer: Served) -> None:
+    order = prompt_of(peer, 4)
+    layout = peer.node.identity.layout
+    for block in range(4):
+        for part in range(len(layout.parts)):
+            numbers = np.random.default_rng(block).normal(size=layout.parts[part].nbytes // 4).astype(np.float32)
+            assert peer.node.pool.put(order.prompt.key(block, part), StoredPart.of(numbers.tobytes()))
+    arrived: dict[tuple[int, int], bytes] = {}
+    packed = replace(source(peer), link=LINK | {"packing": "exponents", "packed_share": 0.5})
+    packed.fetch(order, lambda block, part, stored: arrived.update({(block, part): bytes(stored.data)}))
+    assert set(arrived) == set(layout.needed(4))
+    for (block, part), data in arrived.items():
+        held = peer.node.pool.get(order.prompt.key(block, part))
+        assert held is not None
+        assert data == bytes(held.data)
+    assert 0.7 < packed.link["packed_share"] < 0.95
