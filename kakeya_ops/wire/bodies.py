@@ -67,7 +67,7 @@ class WantedPart(WireBody):
 
 
 class _ExtendedRequest(WireBody):
-    """A request whose later fields are sent only where they say something: releases that do not know them refuse them."""
+    """A request whose later fields are sent only where they say something: older releases refuse them."""
 
     later: ClassVar[frozenset[str]] = frozenset({"packing", "background"})
 
