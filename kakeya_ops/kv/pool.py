@@ -7,13 +7,13 @@ there once, because its key is the hash of everything before it.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kakeya_ops.errors import PoolFull
+from kakeya_ops.kv.eviction import EvictionOrder
 from kakeya_ops.kv.hashing import content_checksum
 from kakeya_ops.units import BlockHash
 
@@ -121,15 +121,16 @@ class BlockPool:
 
     Payloads and reservations together never exceed the budget, except after `resize` to less than what is pinned and
     reserved at that moment; it is then met as soon as leases and reservations end. Wherever several keys are given,
-    they are in prefix order, and the head of the chain is evicted last: without it the tail is of no use.
+    they are in prefix order, and the head of the chain is evicted last: without it the tail is of no use. What was
+    promoted is evicted after all that was not; at most three quarters of the budget are.
     """
 
     def __init__(self, budget_bytes: int) -> None:
         self._lock = threading.Lock()
         self._budget_bytes = budget_bytes
         self._parts: dict[PartKey, StoredPart] = {}
-        self._idle: OrderedDict[PartKey, None] = OrderedDict()
-        """What may be evicted, least recently used first."""
+        self._idle: EvictionOrder[PartKey] = EvictionOrder()
+        """What may be evicted."""
         self._leases: dict[PartKey, int] = {}
         """What may not, with its number of leases; the end of the last one counts as its use."""
         self._idle_bytes = 0
@@ -191,6 +192,13 @@ class BlockPool:
         with self._lock:
             self._touch(keys)
 
+    def promote(self, keys: Iterable[PartKey]) -> None:
+        """Take those of `keys` that are here as used more than once: evicted after all that was used only once."""
+        with self._lock:
+            for key in reversed(tuple(keys)):
+                if (part := self._parts.get(key)) is not None:
+                    self._idle.favour(key, part.nbytes, self._budget_bytes * 3 // 4)
+
     def pin(self, keys: Iterable[PartKey]) -> Lease:
         """A lease, in force at once, on those of `keys` that are here; each of the others counts as a miss."""
         with self._lock:
@@ -221,9 +229,8 @@ class BlockPool:
     def clear(self) -> None:
         """Drop every payload that is not pinned; these are not counted as evictions."""
         with self._lock:
-            for key in self._idle:
+            while (key := self._idle.pop()) is not None:
                 del self._parts[key]
-            self._idle.clear()
             self._idle_bytes = 0
 
     @property
@@ -237,7 +244,7 @@ class BlockPool:
     def _touch(self, keys: Iterable[PartKey]) -> None:
         for key in reversed(tuple(keys)):
             if key in self._idle:
-                self._idle.move_to_end(key)
+                self._idle.add(key)
 
     def _store(self, items: Mapping[PartKey, StoredPart], reservation: Reservation | None) -> bool:
         with self._lock:
@@ -249,7 +256,8 @@ class BlockPool:
                 return False
             if reservation:
                 self._spend(reservation, paid_bytes)
-            self._idle.update(dict.fromkeys(fresh))
+            for key in fresh:
+                self._idle.add(key)
             self._idle_bytes += fresh_bytes
             self._parts.update(fresh)  # in one step, also for `holds`
             self._touch(items)
@@ -263,13 +271,15 @@ class BlockPool:
         kept = [key for key in keep if key in self._idle]
         if needed_bytes > self._idle_bytes - sum(self._parts[key].nbytes for key in kept):
             return False
-        self._touch(kept)
+        for key in kept:
+            self._idle.remove(key)
         self._evict(needed_bytes)
+        for key in reversed(kept):
+            self._idle.add(key)
         return True
 
     def _evict(self, nbytes: int) -> None:
-        while nbytes > 0 and self._idle:
-            key, _ = self._idle.popitem(last=False)
+        while nbytes > 0 and (key := self._idle.pop()) is not None:
             part = self._parts.pop(key)
             self._idle_bytes -= part.nbytes
             self._evictions += 1
@@ -280,7 +290,7 @@ class BlockPool:
         if part is None:
             return None
         if key in self._idle:
-            del self._idle[key]
+            self._idle.remove(key)
             self._idle_bytes -= part.nbytes
             self._pinned_bytes += part.nbytes
         self._leases[key] = self._leases.get(key, 0) + 1
@@ -300,7 +310,7 @@ class BlockPool:
         if self._leases[key]:
             return
         del self._leases[key]
-        self._idle[key] = None
+        self._idle.add(key)
         nbytes = self._parts[key].nbytes
         self._pinned_bytes -= nbytes
         self._idle_bytes += nbytes

@@ -287,6 +287,9 @@ class HeadService:
         # Blocks come one by one, so that the first would be the first to go; but without it the others are of no use.
         self.node.pool.touch_prefix(prompt.key(*pair) for pair in prompt.layout.needed(prompt.blocks))
         if _leaves_traces(settled.answer.request):
+            # What it found here was used before: it stays longer than what nobody has asked for twice.
+            found = prompt.layout.needed(settled.gathered.local_blocks)
+            self.node.pool.promote(prompt.key(*pair) for pair in found)
             self.publish(Chain(prompt, prompt.blocks))
         return self.ledger.settle(settled)
 

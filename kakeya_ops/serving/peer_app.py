@@ -135,6 +135,7 @@ class _PeerApp:
         self._check_identity(caller, request.identity)
         layout, keys = self._node.identity.layout, request.keys
         lease = self._node.pool.pin(key for key in keys if key.part < len(layout.parts))
+        self._node.pool.promote(lease.parts)
         header = self._header().encode()
         # What is packed on the way has no length that could be told before.
         length = None if request.packing else 2 * HEAD_BYTES + len(header) + block_frames_bytes(keys, lease.parts)

@@ -385,3 +385,14 @@ def test_a_dead_engine_is_said_at_once(tiny_llama: Path) -> None:
     with pytest.raises(EngineDead):
         head.submit(GenerateRequest(DecodeRequest("r", (5, 6), 1), TENANT), lambda event: None)
     head.close()
+
+
+def test_what_is_found_again_outlives_what_was_used_once(town: Town) -> None:
+    block_bytes = town.engine.layout.parts[0].nbytes
+    town.head.node.pool.resize(3 * BLOCKS * block_bytes)
+    for _ in range(2):
+        town.ask(130, "remote").tokens()
+    for seed in range(131, 136):
+        town.ask(seed, "remote").tokens()
+    assert town.ask(130).receipt().local_pool_tokens == BLOCKS * BLOCK_TOKENS
+    assert town.ask(131).receipt().local_pool_tokens < BLOCKS * BLOCK_TOKENS
