@@ -1,4 +1,4 @@
-"""In which order payloads leave: used once before used again, and never more favoured than allowed."""
+"""In which order payloads leave a pool: used once before used again, and never more favoured than allowed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kakeya_ops.kv.eviction import EvictionOrder
+from kakeya_ops.kv.pool import BlockPool, PartKey, StoredPart
+from kakeya_ops.units import BlockHash
 
 
 def drained(order: EvictionOrder[str]) -> str:
@@ -62,6 +64,9 @@ def test_what_has_left_is_a_stranger_when_it_returns() -> None:
     assert drained(order) == "ab"
 
 
+KEYS = [PartKey(BlockHash(bytes([block]) * 32), 0) for block in range(8)]
+PART = StoredPart.of(bytes(10))
+
 steps = st.lists(st.tuples(st.sampled_from(["add", "remove", "pop", "favour"]), st.sampled_from("abcdef")), max_size=40)
 
 
@@ -83,3 +88,32 @@ def test_it_holds_what_is_idle_and_nothing_else(done: list[tuple[str, str]]) -> 
             idle.discard(order.pop() or "")
         assert set(order) == idle
     assert set(drained(order)) == idle
+
+
+def test_what_was_used_again_outlives_a_flood_of_what_was_used_once() -> None:
+    pool = BlockPool(40)
+    hot, others = KEYS[:2], KEYS[2:]
+    for key in hot:
+        pool.put(key, PART)
+    pool.promote([*hot, others[0]])
+    for key in others:
+        assert pool.put(key, PART)
+    assert {key for key in KEYS if pool.holds(key)} == {*hot, *others[-2:]}
+
+
+def test_no_more_than_three_quarters_are_promoted() -> None:
+    pool = BlockPool(40)
+    for key in KEYS[:4]:
+        pool.put(key, PART)
+    pool.promote(KEYS[:4])
+    assert pool.put(KEYS[4], PART)
+    assert {key for key in KEYS if pool.holds(key)} == {*KEYS[:3], KEYS[4]}
+
+
+def test_what_is_kept_is_not_evicted_for_itself_though_the_rest_is_promoted() -> None:
+    pool = BlockPool(40)
+    for key in KEYS[:3]:
+        pool.put(key, PART)
+    pool.promote(KEYS[:2])
+    assert pool.put_all({KEYS[2]: PART, KEYS[3]: PART, KEYS[4]: PART})
+    assert {KEYS[2], KEYS[3], KEYS[4]} < {key for key in KEYS if pool.holds(key)}

@@ -393,32 +393,3 @@ def test_several_are_seen_all_at_once() -> None:
             pool.clear()
         stop.set()
         assert looking.result(timeout=30) <= {0, len(KEYS)}
-
-
-def test_what_was_used_again_outlives_a_flood_of_what_was_used_once() -> None:
-    pool = BlockPool(40)
-    hot, others = KEYS[:2], KEYS[2:]
-    for key in hot:
-        pool.put(key, make_part(10))
-    pool.promote([*hot, others[0]])
-    for key in others:
-        assert pool.put(key, make_part(10))
-    assert held_keys(pool) == {*hot, *others[-2:]}
-
-
-def test_no_more_than_three_quarters_are_promoted() -> None:
-    pool = BlockPool(40)
-    for key in KEYS[:4]:
-        pool.put(key, make_part(10))
-    pool.promote(KEYS[:4])
-    assert pool.put(KEYS[4], make_part(10))
-    assert held_keys(pool) == {*KEYS[:3], KEYS[4]}
-
-
-def test_what_is_kept_is_not_evicted_for_itself_though_the_rest_is_promoted() -> None:
-    pool = BlockPool(40)
-    for key in KEYS[:3]:
-        pool.put(key, make_part(10))
-    pool.promote(KEYS[:2])
-    assert pool.put_all({KEYS[2]: make_part(10), KEYS[3]: make_part(10), KEYS[4]: make_part(10)})
-    assert {KEYS[2], KEYS[3], KEYS[4]} < held_keys(pool)
