@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kakeya_ops.certificates.authority import authority_path
+from kakeya_ops.certificates.founding import make_secrets
 from kakeya_ops.errors import EnvironmentFault, InputError, KakeyaError
 from kakeya_ops.founding.lines import Line, measure_line
 from kakeya_ops.founding.newcomer import Invitation, Newcomer, read_newcomer
@@ -14,7 +16,6 @@ from kakeya_ops.founding.proposal import Choices, Proposal, propose
 from kakeya_ops.memory.assessment import Model, read_model
 from kakeya_ops.observe.fanout import run_on
 from kakeya_ops.remote.runner import Runner
-from kakeya_ops.secret import write_fleet_key
 from kakeya_ops.settings import expand_here
 
 _PARALLEL = 8
@@ -81,12 +82,15 @@ def write_inventory(path: Path, text: str) -> None:
         part.unlink(missing_ok=True)
 
 
-def make_key(key_file: str) -> bool:
-    """Make the fleet key unless there is one; whether it was made. Raises `EnvironmentFault`."""
+def make_key(key_file: str, fleet: str) -> bool:
+    """Make what lacks of the fleet key and the authority of its certificates; whether anything did.
+
+    Raises `EnvironmentFault`.
+    """
     path = expand_here(key_file)
-    if path.exists():
+    if path.exists() and authority_path(path).exists():
         return False
-    write_fleet_key(path)
+    make_secrets(path, fleet)
     return True
 
 

@@ -64,7 +64,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 def test_a_key_is_made_once(tmp_path: Path) -> None:
     path = tmp_path / "keys/fleet.key"
-    assert make_key(str(path))
+    assert make_key(str(path), "home")
     before = path.read_bytes()
-    assert not make_key(str(path))
+    assert not make_key(str(path), "home")
+    assert path.with_name("fleet.key.authority.pem").is_file()
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (before, 0o600)

@@ -14,7 +14,7 @@ SECOND = """
 
 def test_every_counter_of_the_contract_is_there() -> None:
     assert tuple(judged(whole()).totals.counters) == tuple(name.value for name in TOTALS)
-    assert tuple(CounterName)[: len(TOTALS)] == TOTALS
+    assert tuple(name for name in CounterName if name in TOTALS) == TOTALS
 
 
 def test_heads_are_added_up_and_workers_are_not_counted_twice() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from kakeya_ops.status import FleetStatus
 from kakeya_ops.status.value import TOTALS
 from kakeya_ops.views.status import status_view
-from status.samples import answering, api, card, judged, seen_by_head, silent, whole, with_api
+from status.samples import answering, api, back, card, judged, seen_by_head, silent, whole, with_api
 
 
 def drawn(status: FleetStatus, width: int, *, ascii_only: bool = False) -> str:
@@ -66,9 +66,12 @@ def test_what_is_not_known_is_neither_yes_nor_no() -> None:
 
 def test_a_way_that_leads_in_one_direction_only_is_shown_as_such() -> None:
     head = with_api(whole()["head"], api({"allens": seen_by_head("no route")}))
-    said = words(judged(whole(head=head)), 80)
+    reaching = answering(card("allens", links=(back(),)))
+    said = words(judged(whole(head=head, allens=reaching)), 80)
     assert "link only allens to head" in said
     assert "one way only: it reaches head, not the other way" in said
+    deaf = answering(card("allens", links=(back("refused"),)))
+    assert "link only head to allens" in words(judged(whole(allens=deaf)), 80)
 
 
 def test_reasons_of_fallbacks_and_what_each_worker_did_are_told() -> None:
