@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pytest
 from flows.heads import wait_until
 from kakeya_ops.demo.fleet import HEAD, LOOPBACK, WORKER, DemoFleet, FleetPlan, write_fleet
 from kakeya_ops.demo.interruption import Interruption
-from kakeya_ops.drill.asking import Inquirer
+from kakeya_ops.drill.asking import LOCAL, Inquirer
 from kakeya_ops.drill.catalogue import CATALOGUE, Kind
 from kakeya_ops.drill.nodes import NodeDoor, Operator
 from kakeya_ops.drill.report import DrillReport, Result
@@ -28,6 +29,9 @@ from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.verify.workers import find_workers
 from kakeya_ops.wire.drills import Act, Fault
 from kakeya_ops.wire.signing import new_nonce
+
+WAITING = 10
+REMOTE = frozenset({"remote"})
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
@@ -100,8 +104,29 @@ def test_a_drill_that_is_interrupted_leaves_nothing_armed(fleet: FleetPlan, repo
     with HeadClient(plan.url) as client:
         inquirer = Inquirer(client, plan.operator.key)
         inquirer.size(WORKER, 64)
-        asked = inquirer.ask(inquirer.body(), frozenset({"remote"}), new_nonce(), WORKER)
+        asked = inquirer.ask(inquirer.body(), REMOTE, new_nonce(), WORKER)
     assert (asked.receipt["fallback"], asked.receipt["remote"]["node"]) == (None, WORKER)
+
+
+def test_requests_that_wait_for_a_worker_are_answered_when_it_is_gone(fleet: FleetPlan) -> None:
+    plan = plan_of(fleet)
+    door = NodeDoor(WORKER, plan.ways[WORKER], plan.operator)
+    with HeadClient(plan.url) as client, ThreadPoolExecutor(WAITING) as clients:
+        inquirer = Inquirer(client, plan.operator.key)
+        inquirer.size(WORKER, 64)
+        epoch = inquirer.node(WORKER)["epoch"]
+        bodies = [inquirer.body() for _ in range(WAITING)]
+        asked = [clients.submit(inquirer.ask, body, REMOTE, new_nonce(), WORKER) for body in bodies]
+        wait_until(lambda: door.card().load.running > 0, "the first job")
+        door.arm(Fault(act=Act.EXIT, on="now"))
+        answers = [one.result() for one in asked]
+        assert client.healthy()
+        expected = [inquirer.ask(body, LOCAL, new_nonce()).completion.tokens for body in bodies]
+        assert [answer.completion.tokens for answer in answers] == expected
+        assert any(answer.receipt["fallback"] for answer in answers)
+        wait_until(lambda: inquirer.node(WORKER).get("epoch") != epoch, "the worker's return")
+        wait_until(lambda: bool(inquirer.node(WORKER).get("usable")), "its use")
+    door.close()
 
 
 def test_the_command_tells_it_as_a_document_and_in_its_exit_code(fleet: FleetPlan, report: DrillReport) -> None:
