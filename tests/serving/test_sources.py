@@ -143,3 +143,17 @@ def test_blocks_travel_packed_where_the_link_says_so(peer: Served) -> None:
         assert held is not None
         assert data == bytes(held.data)
     assert 0.7 < packed.link["packed_share"] < 0.95
+
+
+def test_a_peer_that_has_restarted_since_it_was_asked_delivers_nothing_and_says_who_it_is(peer: Served) -> None:
+    order = prompt_of(peer, 3)
+    fill(peer.node.pool, peer.node.identity.layout, order.prompt.hashes[:3])
+    asked = source(peer)
+    assert asked.look_up(order.prompt, StopFlag()).resume_blocks == 3
+    arrived: list[int] = []
+    with Served(make_cache()) as restarted:
+        stale = replace(asked, client=restarted.client())
+        delivery = stale.fetch(order, lambda block, part, stored: arrived.append(block))
+        assert (delivery.epoch, delivery.instance) == (restarted.node.epoch, restarted.node.instance)
+        assert delivery.instance != asked.card.instance
+    assert arrived == []
