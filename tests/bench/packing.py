@@ -1,4 +1,4 @@
-"""What packing leaves of a model's real KV, and how fast it is: ``python -m bench.packing MODEL_DIRECTORY TEXT_FILE``."""
+"""What packing leaves of a model's KV, and how fast it is: ``python -m bench.packing MODEL_DIRECTORY TEXT_FILE``."""
 
 from __future__ import annotations
 
