@@ -16,7 +16,7 @@ _ABOUT_EQUAL = 1.5
 
 
 PACKS_BYTES_PER_SECOND = 100e6
-"""What one core surely packs: about 140 MB/s were measured on a slow one, and five times as many are unpacked."""
+"""What one core surely packs: 106 to 149 MB/s were measured on a slow one, and twice as many are unpacked."""
 _WORTH = 1.1
 """Packing that gains less than this factor is not worth a core on each side."""
 
