@@ -1,4 +1,4 @@
-"""Directed requests to a running head, and what its network API tells. The bench's only way to the fleet."""
+"""Directed requests to a running head, and what its network API tells. Streams go by `streams`."""
 
 from __future__ import annotations
 

@@ -47,6 +47,7 @@ def _read_here(context: AppContext, inventory: Inventory) -> tuple[Expected, Mod
     """What this machine has to compare with; what it has not is said, and goes on without."""
     import hashlib
 
+    from kakeya_ops.deploy.certificates import read_fleet_authority
     from kakeya_ops.deploy.material import read_key
     from kakeya_ops.deploy.model_sync import read_model
     from kakeya_ops.doctor import Expected
@@ -57,10 +58,15 @@ def _read_here(context: AppContext, inventory: Inventory) -> tuple[Expected, Mod
     key = read_key(inventory)
     digest = hashlib.sha256(key.reveal().hex().encode() + b"\n").hexdigest() if key else None
     try:
-        return Expected(read_model(inventory), digest), read_shape(expand_here(inventory.model.path))
+        authority = read_fleet_authority(inventory)
+    except KakeyaError as error:
+        context.printer.warn(error.message)
+        authority = None
+    try:
+        return Expected(read_model(inventory), digest, authority), read_shape(expand_here(inventory.model.path))
     except KakeyaError as error:
         context.printer.warn(f"this machine's model cannot be compared with: {error.message}")
-        return Expected(error, digest), None
+        return Expected(error, digest, authority), None
 
 
 __all__ = ["doctor"]

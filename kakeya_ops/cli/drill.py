@@ -107,11 +107,11 @@ def check_allowed(inventory: Inventory) -> None:
 
 
 def certificates_of(inventory: Inventory) -> Certificates | None:
-    """This machine's, where any node speaks TLS. Raises `InputError` for those that cannot be used."""
-    from kakeya_ops.certificates import read_certificates
+    """Those that this machine calls with, where any node speaks TLS. Raises `InputError` for what cannot be used."""
+    from kakeya_ops.certificates.material import certificates_here
 
     key_file = inventory.fleet.key_file
-    return read_certificates(expand_here(key_file)) if key_file and inventory.needs_tls else None
+    return certificates_here(expand_here(key_file), "kakeya-drill") if key_file and inventory.needs_tls else None
 
 
 def ways_of(inventory: Inventory) -> dict[str, Sequence[Endpoint]]:

@@ -16,6 +16,8 @@ Code = Literal[
     "wired-limit",
     "other-servers",
     "key",
+    "certificate",
+    "api-keys",
     "clock",
     "service",
     "double-load",
@@ -78,6 +80,15 @@ TOPICS: dict[Code, Topic] = {
     "key": Topic(
         "fleet key",
         "All nodes sign with it, so all must have the same one, and nobody else may read it (mode 0600).",
+    ),
+    "certificate": Topic(
+        "certificate",
+        "An endpoint that is not trusted speaks TLS only; a node whose certificate is missing, expired, of another "
+        "fleet or for other addresses is refused there by all others.",
+    ),
+    "api-keys": Topic(
+        "API keys",
+        "The head reads its API keys from a file on its own host, which others must not be able to read.",
     ),
     "clock": Topic(
         "clock",

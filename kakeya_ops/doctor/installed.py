@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from kakeya_ops.deploy.api_keys import refuse_api_keys
+from kakeya_ops.deploy.certificates import certificate_fault
 from kakeya_ops.doctor.finding import Finding
 from kakeya_ops.doctor.patient import Patient
 from kakeya_ops.errors import EnvironmentFault, KakeyaError
@@ -18,6 +20,8 @@ def check_installed(patient: Patient) -> Iterator[Finding]:
     yield from _model(patient)
     if patient.inventory.fleet.key_file is not None:
         yield patient.about("key", patient.state.key, lambda key: _key(patient, key))
+    yield from _certificate(patient)
+    yield from _api_keys(patient)
     yield patient.about("double-load", patient.state.jobs, lambda jobs: _double_load(patient, jobs))
     yield patient.about("service", patient.state.jobs, lambda jobs: _service(patient, jobs))
     yield patient.about("session", patient.state.console_uid, lambda uid: _session(patient, uid))
@@ -65,6 +69,35 @@ def _key(patient: Patient, key: KeyFile | None) -> Finding:
             f"kakeya deploy {patient.name}; kakeya key rotate --resume if a rotation was interrupted",
         )
     return patient.say("key", "ok", "the same as here, mode 0600")
+
+
+def _certificate(patient: Patient) -> Iterator[Finding]:
+    if not patient.inventory.needs_tls:
+        return
+    authority, fix = patient.expected.authority, f"kakeya deploy {patient.name}"
+    if authority is None:
+        yield patient.say("certificate", "unknown", "this machine has no authority to compare with", "kakeya key new")
+    elif patient.state.plist is None:
+        yield patient.say("certificate", "warning", "deploy brings it", fix)
+    elif fault := certificate_fault(patient.host, patient.state, authority):
+        yield patient.say("certificate", "failed", fault, fix)
+    else:
+        yield patient.say("certificate", "ok", "of this fleet's authority, and good for more than a month")
+
+
+def _api_keys(patient: Patient) -> Iterator[Finding]:
+    if patient.host.api is None or patient.host.api.keys_file is None:
+        return
+    try:
+        refuse_api_keys(patient.host, patient.state)
+    except KakeyaError as error:
+        yield patient.say("api-keys", "failed", error.message.removeprefix(f"{patient.name}: "), error.hint)
+        return
+    keys = patient.state.api_keys
+    if isinstance(keys, Unknown):
+        yield patient.say("api-keys", "unknown", keys.reason)
+    else:
+        yield patient.say("api-keys", "ok", f"{patient.host.api.keys_file} is its user's alone")
 
 
 def _double_load(patient: Patient, jobs: tuple[Job, ...]) -> Finding:

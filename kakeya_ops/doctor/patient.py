@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from kakeya_ops.certificates import Authority
 from kakeya_ops.deploy.material import ModelSource
 from kakeya_ops.doctor.catalogue import Code
 from kakeya_ops.doctor.facts import HostFacts
@@ -22,10 +23,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Expected:
-    """What hosts are compared with: this machine's model, or why it has none, and the digest of its fleet key."""
+    """What hosts are compared with: this machine's model, or why it has none, the digest of its fleet key, and the
+    authority of its certificates, None where it has none.
+    """
 
     model: ModelSource | KakeyaError
     key_digest: str | None
+    authority: Authority | None = None
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,4 @@ class Patient:
         return self.facts if isinstance(self.facts, Unknown) else read(self.facts)
 
 
-Check = Callable[[Patient], Iterator[Finding]]
-"""Looks at one host."""
-
-__all__ = ["Check", "Expected", "Patient"]
+__all__ = ["Expected", "Patient"]

@@ -1,4 +1,4 @@
-"""The node's KV in memory: payloads by key, under a byte budget, least recently used first out.
+"""The node's KV in memory: payloads by key, under a byte budget; what was used once leaves before what was used again.
 
 The pool knows no model and does no I/O. Its bytes are those of the payloads; a payload that several prompts share is
 there once, because its key is the hash of everything before it.

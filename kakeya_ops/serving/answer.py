@@ -94,6 +94,7 @@ class Answer:
             self._tell(event)
 
     def _tell(self, event: DecodeEvent) -> None:
+        last = isinstance(event, FailedEvent) or (isinstance(event, TokenEvent) and event.finish is not None)
         try:
             if isinstance(event, PrefillEvent) and event.node is None and event.done == event.total:
                 self.seconds["prefilled"] = self.elapsed()
@@ -101,9 +102,11 @@ class Answer:
                 self.tokens.append(event.token)
                 if self._make_receipt:
                     self._announce(self._make_receipt)
+            if last:  # whoever hears it may ask again at once, and is to find a place
+                self.end()
             self._on_event(event)
         finally:
-            if isinstance(event, FailedEvent) or (isinstance(event, TokenEvent) and event.finish):
+            if last:
                 self.end()
 
     def _announce(self, make_receipt: MakeReceipt) -> None:

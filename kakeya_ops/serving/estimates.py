@@ -28,6 +28,8 @@ HALF_LIFE_SECONDS = 900.0
 FORGOTTEN_SECONDS = 3600.0
 """Older measurements are none."""
 _RTT_FORGOTTEN_SECONDS = 60.0
+BULK_BYTES = 1024 * 1024
+"""Shorter transfers make a fast link look slow."""
 _FACTOR_LIMIT = 4.0
 _SLACK_SECONDS = 0.05
 """Differences of so little say nothing of a factor."""
@@ -78,16 +80,24 @@ class LinkEstimate:
         self._lock = threading.Lock()
         self._rtts = RunningMedian(clock, forgotten_seconds=_RTT_FORGOTTEN_SECONDS)
         self._rates = RunningMedian(clock)
+        self._largest_bytes = 0
 
     def observe_rtt(self, seconds: float) -> None:
         """Record a round trip."""
         with self._lock:
             self._rtts.add(seconds)
 
-    def observe_rate(self, bytes_per_second: float) -> None:
-        """Record a transfer's rate."""
+    def observe_rate(self, bytes_per_second: float, nbytes: int = BULK_BYTES) -> None:
+        """Record the rate of a transfer of `nbytes`."""
         with self._lock:
             self._rates.add(bytes_per_second)
+            self._largest_bytes = max(self._largest_bytes, nbytes)
+
+    @property
+    def by_bulk(self) -> bool:
+        """Whether any transfer was so long that its rate is the link's, and not that of what begins and ends it."""
+        with self._lock:
+            return self._largest_bytes >= BULK_BYTES
 
     @property
     def rtt_seconds(self) -> float | None:
@@ -262,6 +272,7 @@ def _ratio(seen: float, predicted: float) -> float:
 
 
 __all__ = [
+    "BULK_BYTES",
     "DEFAULT_PACKED_SHARE",
     "FORGOTTEN_SECONDS",
     "HALF_LIFE_SECONDS",

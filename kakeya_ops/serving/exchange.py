@@ -120,7 +120,7 @@ class Exchange:
         """Learn the rate of the way to `node` by `endpoint` from a transfer over it that nothing else held up."""
         way = self._way(node, endpoint)
         if way and nbytes >= _LEAST_TRANSFER_BYTES and seconds > 0:
-            way.estimate.observe_rate(nbytes / seconds)
+            way.estimate.observe_rate(nbytes / seconds, nbytes)
             self._standing.succeeded(way.name)
 
     def _way(self, node: str, endpoint: Endpoint) -> _Way | None:
@@ -186,6 +186,7 @@ class _Way:
             bytes_per_second=self.estimate.bytes_per_second,
             last_error=self.error if self.error or self._standing.usable(self.name) else _FAILED,
             priority=self.priority,
+            by_bulk=self.estimate.by_bulk,
         )
 
 

@@ -91,7 +91,8 @@ class Fleet:
     def describe_way(self, card: Card, link: Link) -> dict[str, Any]:
         """`link` for receipts and predictions, and how blocks are packed for it, where that makes them come sooner."""
         share = self._packed_share.value
-        if PACKING not in card.packings or packed_rate(link.bytes_per_second, share) is None:
+        pays = link.by_bulk and packed_rate(link.bytes_per_second, share) is not None
+        if PACKING not in card.packings or not pays:
             return link.to_json()
         return link.to_json() | {"packing": PACKING, "packed_share": share}
 

@@ -33,12 +33,21 @@ from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.patience import Patience, Terms
 from kakeya_ops.serving.prompts import Naming, Prompt
 from kakeya_ops.serving.receipts import Receipt
-from kakeya_ops.serving.scheduler import Decision, Demand, Local, Policy, Rules, choose, local_seconds
+from kakeya_ops.serving.scheduler import (
+    DEFAULT_CONTEXT_TOKENS,
+    Decision,
+    Demand,
+    Local,
+    Policy,
+    Rules,
+    choose,
+    local_seconds,
+)
 from kakeya_ops.serving.supply import BlocksGone, Errand, explain_fallback
 from kakeya_ops.serving.underway import Lead, Underway
 from kakeya_ops.wire.signing import new_nonce
 
-_CONTEXT_TOKENS = 8192
+_CONTEXT_TOKENS = DEFAULT_CONTEXT_TOKENS
 """Of a model that does not say how much it takes, where the inventory does not say either."""
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.states import FakeModel, bare, planner, settled
 from doctor.patients import HEALTHY, pair, patient
+from kakeya_ops.certificates.authority import write_authority
 from kakeya_ops.deploy.errors import DeployError
 from kakeya_ops.doctor import Expected
 from kakeya_ops.doctor.finding import Finding
 from kakeya_ops.doctor.installed import check_installed
 from kakeya_ops.doctor.patient import Patient
-from kakeya_ops.observe.state import Health, HostState, Job, Unknown
+from kakeya_ops.observe.state import ApiKeysFile, Health, HostState, Job, Unknown
 
 
 class RefusedModel(FakeModel):
@@ -88,3 +91,28 @@ def test_a_mac_that_falls_asleep_is_well_only_where_the_service_keeps_it_awake(
     state = settled(planner(), "allens") if runs else bare("allens")
     facts = replace(HEALTHY, sleep_minutes=10, kept_awake=awake)
     assert look("sleep", patient(host=host, state=state, facts=facts)).verdict == verdict
+
+
+def test_a_fleet_with_tls_needs_an_authority_and_certificates_of_it(tmp_path: Path) -> None:
+    now = datetime.datetime.now(datetime.UTC)
+    authority = write_authority(tmp_path / "authority.pem", "pair", now)
+    without = look("certificate", patient())
+    assert (without.verdict, without.fix) == ("unknown", "kakeya key new")
+    expected = Expected(FakeModel(), None, authority)
+    assert look("certificate", patient(expected=expected, state=bare("allens"))).verdict == "warning"
+    other = look("certificate", patient(expected=expected))
+    assert (other.verdict, other.found) == ("failed", "the fleet's authority is missing")
+
+
+def test_the_file_of_api_keys_is_looked_at_where_the_head_asks_for_keys() -> None:
+    host = pair().host("head")
+    assert host.api is not None
+    host = host.model_copy(update={"api": host.api.model_copy(update={"keys_file": "~/keys"})})
+    for keys, verdict in (
+        (ApiKeysFile(True), "ok"),
+        (ApiKeysFile(False), "failed"),
+        (None, "failed"),
+        (Unknown("the probe did not end"), "unknown"),
+    ):
+        state = settled(planner(), "head", api_keys=keys)
+        assert look("api-keys", patient("head", host=host, state=state)).verdict == verdict

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -63,7 +64,8 @@ def test_after_a_remote_job_the_numbers_are_those_of_the_api(pair: LoopbackFleet
     assert worker["model"] == nodes["head"]["model"] == "tiny"
     assert worker["memory"]["footprint_bytes"] > 0
     [reach], link = worker["reaches"], pair.head.node("worker")["link"]
-    assert (reach["port"], reach["bytes_per_second"]) == (link["port"], link["bytes_per_second"])
+    assert reach["port"] == link["port"]
+    assert reach["bytes_per_second"] == pytest.approx(link["bytes_per_second"], rel=0.05)  # it ages
     assert reach["rtt_seconds"] > 0
     assert nodes["head"]["identity"]["digest"] == network["head"]["identity"]
     assert nodes["head"]["service"]["state"] == worker["service"]["state"] == "not asked"

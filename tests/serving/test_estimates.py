@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kakeya_ops.engine.rate import PrefillCurve
 from kakeya_ops.serving.estimates import (
+    BULK_BYTES,
     DEFAULT_PACKED_SHARE,
     FORGOTTEN_SECONDS,
     HALF_LIFE_SECONDS,
@@ -171,3 +172,11 @@ def test_what_is_left_of_packed_kv_is_measured() -> None:
     assert share.value == DEFAULT_PACKED_SHARE
     share.observe(0.69)
     assert share.value == 0.69
+
+
+def test_short_transfers_do_not_make_a_link_a_slow_one() -> None:
+    estimate = LinkEstimate(lambda: 0.0)
+    estimate.observe_rate(20e6, 96 * 1024)
+    assert (estimate.bytes_per_second, estimate.by_bulk) == (pytest.approx(20e6), False)
+    estimate.observe_rate(20e6, BULK_BYTES)
+    assert estimate.by_bulk
