@@ -83,8 +83,8 @@ def _found(context: AppContext, options: Options) -> None:
     with context.printer.progress(f"reading {names}"):
         founding = Founding(_open, context.printer.warn)
         proposal = founding.propose(invitations, choices, measure=options.measure)
-    write_inventory(output, proposal.render())
     made = make_key(options.key_file, options.fleet)
+    write_inventory(output, proposal.render())
     document = proposal.to_json() | {"inventory": str(output), "key_file": options.key_file, "key_made": made}
     context.printer.show(document, proposal_view(proposal), next_steps(output, options.key_file, made=made))
 

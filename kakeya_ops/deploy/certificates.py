@@ -14,6 +14,7 @@ from kakeya_ops.certificates.facts import RENEWAL_DAYS, days_left, find_fault
 from kakeya_ops.certificates.material import authorities_path, certificate_path
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.remote_files import write_reversibly
+from kakeya_ops.deploy.restoring import note_running_service
 from kakeya_ops.errors import InputError
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.observe.state import HostState, Unknown
@@ -72,6 +73,7 @@ class WriteCertificates:
         """See `Step`."""
         key = context.places.key
         assert key is not None
+        note_running_service(context)
         issued = self.authority.issue(context.host.name, addresses_of(context.host), now())
         write_reversibly(context, str(authorities_path(key)), self.authorities, MODE)
         write_reversibly(context, str(certificate_path(key)), issued, MODE)

@@ -27,6 +27,14 @@ def note_service(context: HostContext) -> None:
     context.undo("the service", lambda: restore_service(context))
 
 
+def note_running_service(context: HostContext) -> None:
+    """Do so, where there was one, before a file is changed that it reads: then it is started again after the file is
+    as it was.
+    """
+    if context.before.job is not None:
+        note_service(context)
+
+
 def restore_service(context: HostContext) -> None:
     """The property list and the loaded job as they were before; returns when the old service lives and is healthy."""
     _bring_back(context)

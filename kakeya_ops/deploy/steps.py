@@ -13,7 +13,7 @@ from kakeya_ops.deploy.guard import arm
 from kakeya_ops.deploy.health import Exchange, wait_healthy
 from kakeya_ops.deploy.leftovers import end_leftovers
 from kakeya_ops.deploy.remote_files import make_folder, make_folders, point, point_all, remove, write_reversibly
-from kakeya_ops.deploy.restoring import note_service, write_plist
+from kakeya_ops.deploy.restoring import note_running_service, note_service, write_plist
 from kakeya_ops.deploy.service import ServiceControl
 from kakeya_ops.errors import IdentityMismatch, PeerError
 from kakeya_ops.kv.identity import CacheIdentity
@@ -55,6 +55,7 @@ class WriteKey:
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
         assert context.places.key is not None
+        note_running_service(context)
         write_reversibly(context, context.places.key, self.key.reveal().hex().encode() + b"\n", 0o600)
 
 
@@ -71,6 +72,7 @@ class WriteIdentity:
 
     def apply(self, context: HostContext) -> None:
         """See `Step`."""
+        note_running_service(context)
         write_reversibly(context, context.places.identity, self.document, 0o644)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -79,7 +80,8 @@ def write_inventory(path: Path, text: str) -> None:
     except OSError as error:
         raise EnvironmentFault(f"cannot write {path}: {error.strerror}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def make_key(key_file: str, fleet: str) -> bool:

@@ -89,6 +89,8 @@ class Gathering:
     def _stream(self, decision: Decision, source: Source, errand: Errand) -> Gathered:
         with self._holdings.opened(decision.blocks) as (assembly, held):
             self._own_blocks = held
+            if held >= decision.blocks:
+                return self._at_hand(assembly, held)
             began = time.monotonic()
             run = source.fetch if decision.kind == "import" else source.compute
             delivery = run(Order(self._prompt, held, decision.blocks, errand), self._arrivals(assembly, errand))
@@ -101,6 +103,8 @@ class Gathering:
     def _stream_jointly(self, decision: Decision, offers: Sequence[Offer], errand: Errand) -> Gathered:
         with self._holdings.opened(decision.blocks) as (assembly, held):
             self._own_blocks = held
+            if held >= decision.blocks:
+                return self._at_hand(assembly, held)
             began = time.monotonic()
             order = Order(self._prompt, held, decision.blocks, errand)
             self._joint = JointFetch(order, offers, self._arrivals(assembly, errand))
@@ -115,15 +119,22 @@ class Gathering:
         received = self._holdings.received_bytes
         return Gathered(assembly, held, replace(remote, sources=shares), None, received, seconds, shares)
 
+    def _at_hand(self, assembly: Assembly, held: int) -> Gathered:
+        """All of it came into the own pool after it was decided to ask a peer, by another request."""
+        return Gathered(assembly, held, seconds={"import": self._holdings.import_seconds})
+
     def _arrivals(self, assembly: Assembly, errand: Errand) -> OnPart:
         """Several threads may call it; progress is told by the furthest block, as if all came in order."""
-        most = self._own_blocks
+        most, seen = self._own_blocks, set[int]()
         lock = threading.Lock()
 
         def arrive(block: int, part: int, stored: StoredPart) -> None:
             nonlocal most
             self._holdings.take(assembly, block, part, stored)
             with lock:
+                if block not in seen:
+                    seen.add(block)
+                    errand.on_block()
                 if block >= most:
                     most = block + 1
                     errand.on_progress(most)

@@ -255,12 +255,11 @@ class HeadService:
         directive, decode = answer.request.directive, answer.request.decode
 
         def tell(blocks: int) -> None:
-            patience.arrived()
             done = blocks * self._engine.layout.block_tokens
             answer.emit(PrefillEvent(done, len(decode.tokens) - 1, decision.node))
 
         nonce = directive.nonce if directive else new_nonce()
-        return Errand(nonce, patience.stop, tell, patience.queued, lambda: patience.gave_up)
+        return Errand(nonce, patience.stop, tell, patience.queued, lambda: patience.gave_up, patience.arrived)
 
     def _learn(self, node: str, gathered: Gathered) -> None:
         """Let the next decision know how it went."""

@@ -98,7 +98,10 @@ def watching_memory(
 
     def watch() -> None:
         while not stop.wait(LOOK_SECONDS):
-            pressure.look()
+            try:
+                pressure.look()
+            except Exception:  # to fail once is no reason to look no more
+                _logger.exception("a look at the memory failed")
 
     thread = threading.Thread(target=watch, name="memory", daemon=True)
     if node.engine:

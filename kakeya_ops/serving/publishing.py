@@ -132,13 +132,21 @@ class Publisher:
 
     def _plan_all(self) -> None:
         while (chain := self._next_offer()) is not None:
-            shelves = [shelf for shelf in self._find_shelves() if self._standing.usable(shelf.node)]
-            members = [Member(shelf.node, max(shelf.capacity_bytes, 1)) for shelf in shelves]
-            chosen = choose_peers(members, root_of(chain.prompt.hashes[: chain.blocks]), self._rules.replicas)
-            with self._changed:
-                for shelf in shelves:
-                    if shelf.node in chosen:
-                        self._entrust(shelf, chain)
+            try:
+                self._plan(chain)
+            except Exception:
+                _logger.exception("publishing failed")
+                self._drop(chain.blocks, "internal")
+
+    def _plan(self, chain: Chain) -> None:
+        """Let `chain` wait for those who are to keep it."""
+        shelves = [shelf for shelf in self._find_shelves() if self._standing.usable(shelf.node)]
+        members = [Member(shelf.node, max(shelf.capacity_bytes, 1)) for shelf in shelves]
+        chosen = choose_peers(members, root_of(chain.prompt.hashes[: chain.blocks]), self._rules.replicas)
+        with self._changed:
+            for shelf in shelves:
+                if shelf.node in chosen:
+                    self._entrust(shelf, chain)
 
     def _next_offer(self) -> Chain | None:
         with self._changed:

@@ -32,8 +32,9 @@ class BlocksGone(PeerError):
 class Errand:
     """For whom a peer is asked: `stop` means that nobody waits any more, `nonce` is to come back in its receipt.
 
-    `on_progress` is told how many blocks of the prompt there are, whenever that grows, and `on_queue` how many seconds
-    the peer says that its queue will take. `overrun` tells whether `stop` means that the peer took too long instead.
+    `on_progress` is told how far into the prompt blocks have come, whenever that grows, `on_block` is called for each
+    block that comes, and `on_queue` is told how many seconds the peer says that its queue will take. `overrun` tells
+    whether `stop` means that the peer took too long instead.
     """
 
     nonce: str
@@ -41,6 +42,7 @@ class Errand:
     on_progress: Callable[[int], None] = lambda blocks: None
     on_queue: Callable[[float], None] = lambda seconds: None
     overrun: Callable[[], bool] = lambda: False
+    on_block: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

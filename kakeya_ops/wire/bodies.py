@@ -115,10 +115,6 @@ class PrefillRequest(_ExtendedRequest):
 
     limit_bytes: ClassVar[int] = 4 * 1024 * 1024
 
-    def encode(self) -> bytes:
-        """The body as UTF-8 JSON; without `background` where it is false, which earlier releases do not know."""
-        return self.model_dump_json(exclude=None if self.background else {"background"}).encode()
-
     @model_validator(mode="after")
     def _check_order(self) -> Self:
         if not self.from_blocks <= self.blocks <= len(self.tokens):

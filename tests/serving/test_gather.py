@@ -21,7 +21,7 @@ from kakeya_ops.peer.connection import CallAborted, StopFlag
 from kakeya_ops.serving.gather import Gathered, Gathering
 from kakeya_ops.serving.joint_fetch import Offer
 from kakeya_ops.serving.prompts import Prompt
-from kakeya_ops.serving.scheduler import Decision
+from kakeya_ops.serving.scheduler import Decision, Kind
 from kakeya_ops.serving.supply import Delivery, Errand, OnPart, Order
 from listeners import DEADLINE_SECONDS, Blocks
 from serving.running import hash_prompt
@@ -296,11 +296,21 @@ def test_a_bug_is_not_hidden_as_a_fault_of_the_peer(case: Case) -> None:
 
 def test_nothing_stays_pinned_whatever_happens(case: Case) -> None:
     case.keep(0, 1, 2)
-    for error in (None, FAULTS["timeout"]):
-        case.gathering().from_peer(decide(), Peer(case, error), errand())
     with pytest.raises(ZeroDivisionError):
-        case.gathering().from_peer(decide(), Peer(case, ZeroDivisionError()), errand())
+        case.gathering().from_peer(decide(), Peer(case, ZeroDivisionError(), blocks=()), errand())
+    for error in (FAULTS["timeout"], None):
+        case.gathering().from_peer(decide(), Peer(case, error), errand())
     assert case.pool.stats().pinned_bytes == 0
+
+
+@pytest.mark.parametrize("kind", ["import", "remote_compute"])
+def test_nobody_is_asked_for_what_another_request_has_brought_meanwhile(case: Case, kind: Kind) -> None:
+    case.keep(*range(BLOCKS))
+    peer = Peer(case, FAULTS["timeout"])
+    others = (Offer(Peer(case, node="other"), BLOCKS),) if kind == "import" else ()
+    gathered = case.gathering().from_peer(replace(decide(), kind=kind), peer, errand(), others)
+    assert (gathered.blocks, gathered.remote, gathered.fallback, peer.orders) == (BLOCKS, None, None, [])
+    assert case.answer(gathered) == case.alone()
 
 
 def test_a_full_pool_loses_nothing_that_is_on_its_way(case: Case) -> None:
