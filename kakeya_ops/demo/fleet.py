@@ -267,6 +267,7 @@ class DemoFleet:
         """Wait until `condition` holds. Raises `EnvironmentFault` if a process ends or `seconds` have passed."""
         deadline = time.monotonic() + seconds
         while not condition():
+            self._interruption.insist()
             for child in self.children.values():
                 if child.ended_within(_POLL_SECONDS):
                     raise EnvironmentFault(child.last_words())
@@ -276,6 +277,7 @@ class DemoFleet:
 
     def raise_if_ended(self) -> None:
         """Raise `EnvironmentFault` if a process has ended: it explains whatever else went wrong."""
+        self._interruption.insist()
         for child in self.children.values():
             if child.ended_within(0):
                 raise EnvironmentFault(child.last_words())

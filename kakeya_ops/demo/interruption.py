@@ -22,6 +22,7 @@ class Interruption:
         self._previous: dict[signal.Signals, Any] = {}
         self._holders = 0
         self._waiting = False
+        self._came = False
 
     def __enter__(self) -> Interruption:
         handlers = {one: signal.getsignal(one) for one in SIGNALS}
@@ -46,9 +47,17 @@ class Interruption:
             self._waiting = False
             raise KeyboardInterrupt
 
+    def insist(self) -> None:
+        """Raise `KeyboardInterrupt` if an interruption has come: Python drops one that it raises in a callback, such as
+        those that end an import. Not for the clean-up.
+        """
+        if self._came:
+            raise KeyboardInterrupt
+
     def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
         for one in self._previous:
             signal.signal(one, signal.SIG_IGN)
+        self._came = True
         if not self._holders:
             raise KeyboardInterrupt
         self._waiting = True

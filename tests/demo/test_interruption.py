@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import pytest
@@ -51,3 +52,12 @@ def test_an_ignored_signal_stays_ignored() -> None:
             signal.raise_signal(signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_an_interruption_that_a_callback_swallowed_is_insisted_on() -> None:
+    with Interruption() as interruption:
+        interruption.insist()
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            interruption.insist()

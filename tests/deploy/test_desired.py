@@ -15,6 +15,7 @@ from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST, make_de
 from kakeya_ops.inventory import parse_inventory
 
 NOT_RENDERED = {
+    "revived": "launchd starts it again, which --supervised says",
     "help": "no service asks for it",
     "version": "no service asks for it",
     "json": "servers print no documents",

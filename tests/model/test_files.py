@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -63,8 +64,8 @@ def test_any_bytes_are_judged(tmp_path: Path, raw: bytes, framed: bytes) -> None
         path.write_bytes(data)
         with pytest.raises(ModelDirectoryError):
             check_safetensors(path)
-        with pytest.raises(ModelDirectoryError):
-            read_json_object(path)
+        with suppress(ModelDirectoryError):  # a few bytes may be an object
+            assert isinstance(read_json_object(path), dict)
 
 
 def test_every_cut_of_a_real_file_is_noticed(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_no_listener_is_unreachable_and_named() -> None:
 
 
 def test_a_name_that_does_not_resolve_is_unreachable() -> None:
-    client = PeerClient(NodeId("x"), Endpoint("no-such-host.invalid", 1), make_caller(), LAYOUT)
+    client = PeerClient(NodeId("x"), Endpoint("no-such-host.invalid", 1, in_clear=True), make_caller(), LAYOUT)
     with pytest.raises(PeerUnreachable):
         client.card()
 

@@ -32,11 +32,12 @@ serve_worker(load_inventory(Path(sys.argv[1])), "worker", print)
 class LyingFleet(DemoFleet):
     """An honest head with a worker that is not."""
 
-    def _start(self, role: str, name: str) -> Child:
+    def _start(self, name: str) -> None:
         if name != WORKER:
-            return super()._start(role, name)
+            super()._start(name)
+            return
         command = [sys.executable, "-c", LYING_WORKER, str(self.plan.inventory)]
-        return Child(name, command, self.plan.directory / "worker.log")
+        self.children[name] = Child(name, command, self.plan.directory / "worker.log")
 
 
 @pytest.mark.slow
