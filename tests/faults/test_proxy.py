@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -111,13 +112,13 @@ def test_delay_and_throttle_take_their_time(proxy: FaultProxy) -> None:
     assert time.monotonic() - began >= 0.2
 
 
-def test_sever_resets_connections_that_exist(proxy: FaultProxy) -> None:
+def test_sever_ends_connections_that_exist(proxy: FaultProxy) -> None:
     with socket.create_connection(proxy.address, timeout=5) as connection:
         connection.sendall(b"x")
         assert connection.recv(1) == b"x"
         proxy.sever()
-        with pytest.raises(ConnectionError):
-            connection.recv(1)
+        with contextlib.suppress(ConnectionError):  # or an end, where the other half was reset first and passed on
+            assert connection.recv(1) == b""
 
 
 def test_a_dead_target_ends_the_connection() -> None:
