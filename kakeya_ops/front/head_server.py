@@ -78,7 +78,8 @@ def serve_head(
         node.faults.revived = admittance.starts_again
         exchange = closing.enter_context(exchanging(node, inventory))
         closing.enter_context(watching_memory(node, inventory.memory.keep_free_bytes))
-        fleet = Fleet(node, exchange, engine.runtime, {host: inventory.host(host).role for host in inventory.hosts})
+        hosts = {host: inventory.host(host).role for host in inventory.hosts}
+        fleet = Fleet(node, exchange, engine.runtime, hosts, packs=inventory.prefill.packing == "measured")
         head = HeadService(node, engine, fleet, head_settings)
         closing.callback(head.close)
         publisher = Publisher(node, fleet.usable, _publish_rules(inventory))

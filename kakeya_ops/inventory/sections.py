@@ -27,6 +27,7 @@ from kakeya_ops.inventory.findings import Finding, refuse
 Role = Literal["head", "worker", "cache"]
 Policy = Literal["measured", "prefer_remote", "local_only"]
 Parity = Literal["exact", "close"]
+PackingChoice = Literal["measured", "never"]
 
 
 def _folder_name(values: dict[str, Any]) -> str:
@@ -125,6 +126,8 @@ class Prefill(Section):
     """exact: only peers whose arithmetic is equal; close: also those that passed a parity run within its tolerance."""
     answers: bool = True
     """Prefill finished answers too, by an idle worker or head, so that the next turn of a conversation finds them."""
+    packing: PackingChoice = "measured"
+    """measured: blocks travel packed, without loss, where the rate of a link says that it pays; never: as they are."""
     require_remote: bool = False
     """Answer 503 when the remote path fails, instead of computing locally."""
     grace_seconds: float = Field(default=15.0, ge=0, le=3600)
@@ -286,6 +289,7 @@ __all__ = [
     "MemorySection",
     "Model",
     "ModelServing",
+    "PackingChoice",
     "Parity",
     "Policy",
     "Prefill",

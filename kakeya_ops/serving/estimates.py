@@ -80,7 +80,7 @@ class LinkEstimate:
         self._lock = threading.Lock()
         self._rtts = RunningMedian(clock, forgotten_seconds=_RTT_FORGOTTEN_SECONDS)
         self._rates = RunningMedian(clock)
-        self._largest_bytes = 0
+        self._bulk_rates = RunningMedian(clock)
 
     def observe_rtt(self, seconds: float) -> None:
         """Record a round trip."""
@@ -91,13 +91,14 @@ class LinkEstimate:
         """Record the rate of a transfer of `nbytes`."""
         with self._lock:
             self._rates.add(bytes_per_second)
-            self._largest_bytes = max(self._largest_bytes, nbytes)
+            if nbytes >= BULK_BYTES:
+                self._bulk_rates.add(bytes_per_second)
 
     @property
-    def by_bulk(self) -> bool:
-        """Whether any transfer was so long that its rate is the link's, and not that of what begins and ends it."""
+    def bulk_bytes_per_second(self) -> float | None:
+        """The rate of transfers so long that it is the link's, and not that of what begins and ends them; else None."""
         with self._lock:
-            return self._largest_bytes >= BULK_BYTES
+            return self._bulk_rates.value
 
     @property
     def rtt_seconds(self) -> float | None:

@@ -186,7 +186,7 @@ class _Way:
             bytes_per_second=self.estimate.bytes_per_second,
             last_error=self.error if self.error or self._standing.usable(self.name) else _FAILED,
             priority=self.priority,
-            by_bulk=self.estimate.by_bulk,
+            bulk_bytes_per_second=self.estimate.bulk_bytes_per_second,
         )
 
 

@@ -51,13 +51,16 @@ class Known:
 class Fleet:
     """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe.
 
-    `hosts` are those of the inventory with their roles.
+    `hosts` are those of the inventory with their roles. Without `packs` blocks always travel as they are.
     """
 
-    def __init__(self, node: Node, exchange: Exchange, runtime: Runtime, hosts: Mapping[str, Role]) -> None:
+    def __init__(
+        self, node: Node, exchange: Exchange, runtime: Runtime, hosts: Mapping[str, Role], *, packs: bool = True
+    ) -> None:
         self._node = node
         self._exchange = exchange
         self._runtime = runtime
+        self._packs = packs
         self._hosts = {name: role for name, role in hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
         self._estimates = PeerEstimates(time.monotonic)
@@ -91,8 +94,8 @@ class Fleet:
     def describe_way(self, card: Card, link: Link) -> dict[str, Any]:
         """`link` for receipts and predictions, and how blocks are packed for it, where that makes them come sooner."""
         share = self._packed_share.value
-        pays = link.by_bulk and packed_rate(link.bytes_per_second, share) is not None
-        if PACKING not in card.packings or not pays:
+        pays = packed_rate(link.bulk_bytes_per_second, share) is not None
+        if not self._packs or PACKING not in card.packings or not pays:
             return link.to_json()
         return link.to_json() | {"packing": PACKING, "packed_share": share}
 

@@ -41,8 +41,8 @@ class Link:
     bytes_per_second: float | None
     last_error: str | None
     priority: int = 0
-    by_bulk: bool = True
-    """Whether transfers were long enough to call the link slow by."""
+    bulk_bytes_per_second: float | None = None
+    """The rate of transfers that were long enough to call the link slow by."""
 
     @property
     def up(self) -> bool:

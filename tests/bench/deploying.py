@@ -29,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -175,6 +176,8 @@ def field(folder: Path, count: int) -> Iterator[Field]:
         for name in (*names, HEAD):
             _prepare(fleet, name)
             stack.enter_context(_serving(found, name))
+        for name in (*names, HEAD):
+            _wait_healthy(fleet.ports[name])
         yield found
 
 
@@ -212,6 +215,16 @@ def _serving(found: Field, name: str) -> Iterator[None]:
     finally:
         node.terminate()
         node.wait()
+
+
+def _wait_healthy(port: int, seconds: float = 120.0) -> None:
+    """Return when the node at `port` is healthy: what launchd starts would end at a head that does not listen yet."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
+            return
+        time.sleep(0.2)
+    raise SystemExit(f"bench: no node is healthy at port {port} after {seconds:.0f} s")
 
 
 def measure_nothing_to_do(found: Field, rounds: int) -> Measure:

@@ -254,6 +254,7 @@ class LoopbackFleet:
                 "policy": "prefer_remote",
                 "grace_seconds": 0,
                 "answers": False,
+                "packing": "never",
                 **wanted.prefill,
                 **plan.prefill,
             },

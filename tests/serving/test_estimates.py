@@ -177,6 +177,7 @@ def test_what_is_left_of_packed_kv_is_measured() -> None:
 def test_short_transfers_do_not_make_a_link_a_slow_one() -> None:
     estimate = LinkEstimate(lambda: 0.0)
     estimate.observe_rate(20e6, 96 * 1024)
-    assert (estimate.bytes_per_second, estimate.by_bulk) == (pytest.approx(20e6), False)
-    estimate.observe_rate(20e6, BULK_BYTES)
-    assert estimate.by_bulk
+    assert (estimate.bytes_per_second, estimate.bulk_bytes_per_second) == (pytest.approx(20e6), None)
+    estimate.observe_rate(90e6, BULK_BYTES)
+    estimate.observe_rate(20e6, BULK_BYTES - 1)
+    assert estimate.bulk_bytes_per_second == 90e6
