@@ -56,7 +56,7 @@ class Door:
                 verify_body(request.headers, body)
                 return await handle(caller, body)
             except KakeyaError as error:
-                return _LastWord(request, self._refuse(error, caller))
+                return _LastWord(request, self.refuse(error, caller))
             except ClientDisconnect:
                 return Response(status_code=400)
 
@@ -71,7 +71,7 @@ class Door:
                 caller = self._verify(request, streamed=True)
                 return await handle(caller, request)
             except KakeyaError as error:
-                return _LastWord(request, self._refuse(error, caller))
+                return _LastWord(request, self.refuse(error, caller))
             except ClientDisconnect:
                 return Response(status_code=400)
 
@@ -84,11 +84,8 @@ class Door:
             response.headers[REPLY_HEADER] = sign_reply(caller.key, caller.nonce, status, body)
         return response
 
-    def _verify(self, request: Request, *, streamed: bool) -> Caller:
-        signed = SignedRequest(request.headers, request.method, _target(request), streamed)
-        return verify_request(signed, self._node.gate, time.time())
-
-    def _refuse(self, error: KakeyaError, caller: Caller | None) -> Response:
+    def refuse(self, error: KakeyaError, caller: Caller | None) -> Response:
+        """The counted reply to what cannot be granted; signed only where it is known who asks."""
         status, body = describe_error(error)
         self._node.counters.add(CounterName.REQUESTS_REFUSED, reason=body.code)
         response = self.reply(caller, body.encode(), status) if caller else _unsigned(status, body)
@@ -96,6 +93,10 @@ class Door:
             response.headers["Retry-After"] = str(max(round(body.retry_after_seconds), 1))
         response.headers["Connection"] = "close"  # whatever is left of the request is not wanted
         return response
+
+    def _verify(self, request: Request, *, streamed: bool) -> Caller:
+        signed = SignedRequest(request.headers, request.method, _target(request), streamed)
+        return verify_request(signed, self._node.gate, time.time())
 
 
 class TellingVersion:

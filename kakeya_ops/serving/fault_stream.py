@@ -49,7 +49,7 @@ Step = bytes | Wait | Freeze | HangUp | Die
 
 
 class SentFrame(NamedTuple):
-    """A frame as the node made it: its head, that head's bytes, and the payload."""
+    """A frame as the node made it: its head, that head's bytes, and the payload as it travels, packed or not."""
 
     head: FrameHead
     head_bytes: bytes
@@ -129,7 +129,9 @@ class Spoiler:
             return
         head, payload = changed
         if head.type is FrameType.BLOCK:
-            encoded = self._writer.encode_block(head.key, head.block, StoredPart(memoryview(payload), head.checksum))
+            # What the checksum is of may be larger than what travels.
+            stored, packed = StoredPart(data := memoryview(payload), head.checksum), data if head.packed else None
+            encoded = self._writer.encode_block(head.key, head.block, stored, packed)
         else:
             encoded = self._writer.encode(head.type, payload)
         self._over = head.type is FrameType.ERROR

@@ -6,8 +6,10 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
+
+import numpy as np
 
 from kakeya_ops.errors import KakeyaError
 from kakeya_ops.kv.hashing import tenant_key
@@ -70,11 +72,22 @@ def payload(layout: KvLayout, part: int, seed: int) -> StoredPart:
     return StoredPart.of(random.Random(seed * 31 + part).randbytes(layout.parts[part].nbytes))
 
 
-def fill(pool: BlockPool, layout: KvLayout, hashes: Sequence[BlockHash]) -> None:
-    """Keep every part of every block."""
+def floats(layout: KvLayout, part: int, seed: int) -> StoredPart:
+    """The same as `payload`, of numbers as a model's KV has them: these can be packed."""
+    numbers = np.random.default_rng(seed * 31 + part).standard_normal(layout.parts[part].nbytes // 4)
+    return StoredPart.of(numbers.astype(np.float32).tobytes())
+
+
+def fill(
+    pool: BlockPool,
+    layout: KvLayout,
+    hashes: Sequence[BlockHash],
+    make: Callable[[KvLayout, int, int], StoredPart] = payload,
+) -> None:
+    """Keep every part of every block, each with what `make` gives."""
     for index, hash in enumerate(hashes):
         for part in range(len(layout.parts)):
-            assert pool.put(PartKey(hash, part), payload(layout, part, index))
+            assert pool.put(PartKey(hash, part), make(layout, part, index))
 
 
 def make_caller(name: str = "head", key: Secret | None = KEY, epoch: int = 1) -> Caller:
@@ -160,6 +173,7 @@ __all__ = [
     "block_hash",
     "card_endpoint",
     "fill",
+    "floats",
     "hash_prompt",
     "make_cache",
     "make_caller",
