@@ -8,7 +8,8 @@ from kakeya_ops.dashboard import words
 from kakeya_ops.dashboard.elements import Box, Rows, Section, Words, mark
 from kakeya_ops.dashboard.reading import Reading, Value
 
-_STATES = {"usable": "good", "here": "good", "unreachable": "bad", "failing": "bad", "two nodes with this id": "bad"}
+_BAD = ("unreachable", "failing", "two nodes with this id", "in quarantine")
+_STATES = {"usable": "good", "here": "good"} | dict.fromkeys(_BAD, "bad")
 """How a state of the topology is coloured; the others are warnings."""
 
 
@@ -91,6 +92,8 @@ def _link_words(link: Value) -> tuple[str, ...]:
 
 def _trouble(node: Value, link: Value, state: str) -> str:
     """Why the node is not used, in the words of whoever found out."""
+    if held := node.get("quarantine"):
+        return words.plain(held["reason"])
     if link.get("one_way"):
         away = "the head reaches it, but it does not reach the head"
         return away if link.get("up") else "it reaches the head, but the head does not reach it"

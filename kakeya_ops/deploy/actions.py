@@ -80,8 +80,8 @@ class RemoveInstallation:
         paths += [places.identity]
         if self.purge:
             paths += [f"{places.root}/model.json", places.audit]
-            # The second keeps the head's receipts.
-            paths += [places.key, f"{places.key}.{context.host.name}.receipts.jsonl"] if places.key else []
+            kept = ("receipts.jsonl", "quarantine.json")  # by a head
+            paths += [places.key, *(f"{places.key}.{context.host.name}.{name}" for name in kept)] if places.key else []
             paths += [str(path(places.key)) for path in (authorities_path, certificate_path) if places.key]
         if self.purge and self.synced:
             refuse_precious(context, places.model)

@@ -48,9 +48,9 @@ class Admitted:
             return tuple(self._tasks)
 
     def queue_seconds(self) -> float:
-        """Estimated seconds until all of them are in the cache; 0 when nothing was measured yet."""
+        """Estimated seconds until all that are still wanted are in the cache; 0 when nothing was measured yet."""
         curve = self._rate.curve
-        waiting = [task for task in self.present() if not task.background]
+        waiting = [task for task in self.present() if not task.background and not task.cancelled]
         return sum(curve.seconds(min(task.position, task.end), task.end) for task in waiting) if curve else 0.0
 
 

@@ -20,6 +20,7 @@ from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.keys import read_api_keys
 from kakeya_ops.openai_api.settings import ApiSettings
+from kakeya_ops.serving.audit import auditing
 from kakeya_ops.serving.fleet import Fleet
 from kakeya_ops.serving.followups import FollowUps
 from kakeya_ops.serving.head import HeadService, HeadSettings
@@ -28,6 +29,7 @@ from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.pressure import watching_memory
 from kakeya_ops.serving.publishing import Publisher, PublishRules
+from kakeya_ops.serving.quarantine_file import open_quarantine
 from kakeya_ops.serving.receipt_file import ReceiptFile
 from kakeya_ops.serving.refused import serve_refused
 from kakeya_ops.serving.server import Server, Site, bind
@@ -78,9 +80,12 @@ def serve_head(
         node.faults.revived = admittance.starts_again
         exchange = closing.enter_context(exchanging(node, inventory))
         closing.enter_context(watching_memory(node, inventory.memory.keep_free_bytes))
+        quarantine = open_quarantine(_beside_the_key(inventory, node.id, "quarantine.json"))
         hosts = {host: inventory.host(host).role for host in inventory.hosts}
-        fleet = Fleet(node, exchange, engine.runtime, hosts, packs=inventory.prefill.packing == "measured")
-        head = HeadService(node, engine, fleet, head_settings)
+        fleet = Fleet(
+            node, exchange, engine.runtime, hosts, packs=inventory.prefill.packing == "measured", quarantine=quarantine
+        )
+        head = HeadService(node, engine, fleet, head_settings, quarantine)
         closing.callback(head.close)
         publisher = Publisher(node, fleet.usable, _publish_rules(inventory))
         closing.callback(publisher.close)
@@ -89,6 +94,7 @@ def serve_head(
             follow_ups = FollowUps(engine, node, fleet.usable, publisher.offer)
             closing.callback(follow_ups.close)
             head.follow_up = follow_ups.offer
+        closing.enter_context(auditing(head.auditor))
         settings = _api_settings(inventory, api, node)
         closing.enter_context(keeping_receipts(head, receipts_path(inventory, node.id)))
         observatory = closing.enter_context(observing(head, fleet))
@@ -102,8 +108,12 @@ def serve_head(
 
 def receipts_path(inventory: Inventory, node: str) -> Path | None:
     """Where the receipts of the head called `node` outlive it: beside the fleet key; nowhere in a fleet without one."""
+    return _beside_the_key(inventory, node, "receipts.jsonl")
+
+
+def _beside_the_key(inventory: Inventory, node: str, name: str) -> Path | None:
     key_file = inventory.fleet.key_file
-    return expand_here(f"{key_file}.{node}.receipts.jsonl") if key_file else None
+    return expand_here(f"{key_file}.{node}.{name}") if key_file else None
 
 
 @contextlib.contextmanager
@@ -143,6 +153,7 @@ def _head_settings(startup: Startup) -> HeadSettings:
         concurrency=startup.inventory.model_serving.concurrency,
         queue=startup.host.queue,
         grace_seconds=prefill.grace_seconds,
+        audit=prefill.audit,
     )
 
 

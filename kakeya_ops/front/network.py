@@ -39,6 +39,7 @@ def describe_node(known: Known) -> dict[str, Any]:
         "reachable": known.reachable,
         "usable": known.usable,
         "conflict": known.conflict,
+        "quarantine": known.held.to_json() if known.held else None,
         "identity_match": known.difference is None if known.card else None,
         "identity_difference": known.difference.to_json() if known.difference else None,
         "endpoint": str(link.endpoint) if link else None,

@@ -65,6 +65,8 @@ def _state(one: Known) -> str:
     """In a word what stands between the head and this node's KV; the first that applies."""
     if one.conflict:
         return "two nodes with this id"
+    if one.held is not None:
+        return "in quarantine"
     if one.card is None or not one.reachable:
         return "unreachable"
     if not one.card.healthy:

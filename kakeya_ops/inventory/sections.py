@@ -132,6 +132,9 @@ class Prefill(Section):
     """Answer 503 when the remote path fails, instead of computing locally."""
     grace_seconds: float = Field(default=15.0, ge=0, le=3600)
     """How long a prefill goes on whose client has left, for the case that it sends its request again; 0: not at all."""
+    audit: float = Field(default=0.05, ge=0, le=1)
+    """Which share of imported prefixes the head computes again while it is idle, to find a node whose KV is wrong;
+    besides the first of each process of a node. 0: none at all."""
 
     def contradictions(self) -> Iterator[Finding]:
         """What may never be remote cannot be required to be."""

@@ -179,6 +179,10 @@ class BlockPool:
             self._touch([key])
             return part
 
+    def peek(self, key: PartKey) -> StoredPart | None:
+        """The payload of `key` if it is here; neither a use nor a hit, and it keeps nothing from eviction."""
+        return self._parts.get(key)
+
     def put(self, key: PartKey, part: StoredPart) -> bool:
         """Keep `part`; for a key that is here already this is only a use. False (and counted) if it cannot fit."""
         return self._store({key: part}, None)

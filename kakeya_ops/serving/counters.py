@@ -60,6 +60,9 @@ class CounterName(StrEnum):
     LISTENERS_DROPPED = "listeners_dropped"
     ANSWERS_PREFILLED = "answers_prefilled"
     ANSWERS_DROPPED = "answers_dropped"
+    AUDITS = "audits"
+    AUDIT_FAILURES = "audit_failures"
+    AUDITS_DROPPED = "audits_dropped"
 
 
 DESCRIPTIONS: dict[CounterName, str] = {
@@ -101,6 +104,9 @@ DESCRIPTIONS: dict[CounterName, str] = {
     CounterName.ANSWERS_PREFILLED: "Finished answers that were prefilled for a next turn, by the worker that did it.",
     CounterName.ANSWERS_DROPPED: "Finished answers that were to be prefilled for a next turn and were not, by reason.",
     CounterName.LISTENERS_DROPPED: "Readers of the event stream that were too slow and were let go.",
+    CounterName.AUDITS: "Imported prefixes that this head computed again and compared.",
+    CounterName.AUDIT_FAILURES: "Audits that found a node's KV to be wrong.",
+    CounterName.AUDITS_DROPPED: "Imports that were to be audited, for which there was no idle moment in time.",
 }
 
 _Labels = tuple[str, str]

@@ -16,6 +16,7 @@ from kakeya_ops.serving.estimates import Engagements, Expected, PackedShare, Pee
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link, packed_rate
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.quarantine import Held, Quarantine
 from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.sources import PeerSource, card_curve
 from kakeya_ops.serving.standing import Standing
@@ -31,7 +32,7 @@ class Known:
     """One other node: its card, the link in use, why its KV is not ours, and whether it may be asked now.
 
     A host of the inventory that has not shown itself, or not lately, has no card; its link tells why. With a `conflict`
-    two running nodes claim its id, and neither is asked.
+    two running nodes claim its id, and neither is asked; nor is one that an audit has `held`.
     """
 
     node: str
@@ -41,6 +42,7 @@ class Known:
     difference: Difference | None
     usable: bool
     conflict: bool = False
+    held: Held | None = None
 
     @property
     def reachable(self) -> bool:
@@ -55,7 +57,14 @@ class Fleet:
     """
 
     def __init__(
-        self, node: Node, exchange: Exchange, runtime: Runtime, hosts: Mapping[str, Role], *, packs: bool = True
+        self,
+        node: Node,
+        exchange: Exchange,
+        runtime: Runtime,
+        hosts: Mapping[str, Role],
+        *,
+        packs: bool = True,
+        quarantine: Quarantine | None = None,
     ) -> None:
         self._node = node
         self._exchange = exchange
@@ -66,6 +75,7 @@ class Fleet:
         self._estimates = PeerEstimates(time.monotonic)
         self._packed_share = PackedShare(time.monotonic)
         self._engagements = Engagements(time.monotonic)
+        self._quarantine = quarantine or Quarantine()
 
     def known(self) -> list[Known]:
         """Every other host of the inventory, and every other node whose card counts now, by name."""
@@ -137,12 +147,13 @@ class Fleet:
         return job.payload_bytes / (job.link_bytes_per_second or job.least_bytes_per_second)
 
     def _judge(self, name: str, card: Card | None, link: Link | None, *, conflict: bool) -> Known:
+        held = self._quarantine.holds(name)
         if card is None:
-            return Known(name, self._hosts[name], None, link, None, usable=False, conflict=conflict)
+            return Known(name, self._hosts[name], None, link, None, usable=False, conflict=conflict, held=held)
         difference = find_difference(card, self._node.identity, self._runtime)
         ready = card.healthy and card.role != "head" and link is not None and link.up and not conflict
-        usable = ready and difference is None and self._standing.usable(name)
-        return Known(name, card.role, card, link, difference, usable, conflict)
+        usable = ready and difference is None and held is None and self._standing.usable(name)
+        return Known(name, card.role, card, link, difference, usable, conflict, held)
 
     def _source(self, known: Known) -> PeerSource | None:
         if known.card is None or known.link is None:

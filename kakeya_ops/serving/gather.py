@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kakeya_ops.engine.assembly import Assembly
@@ -17,6 +17,7 @@ from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import PeerError, StreamCorrupt
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted
+from kakeya_ops.serving.division import Place
 from kakeya_ops.serving.holdings import Holdings
 from kakeya_ops.serving.joint_fetch import JointFetch, Offer
 from kakeya_ops.serving.patience import Overrun
@@ -30,7 +31,7 @@ from kakeya_ops.serving.supply import BlocksGone, Delivery, Errand, OnPart, Orde
 class Gathered:
     """A prefix that is ready to be resumed after, and how it came to be. `seconds` by what they were spent on.
 
-    `received_bytes` came from a peer, also when its stream broke.
+    `received_bytes` came from peers, also when a stream broke; `checksums` are of all payloads, by who brought them.
     """
 
     assembly: Assembly | None
@@ -38,6 +39,7 @@ class Gathered:
     remote: RemotePart | None = None
     fallback: Fallback | None = None
     received_bytes: int = 0
+    checksums: Mapping[str, Mapping[Place, bytes]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     sources: tuple[SourcePart, ...] = ()
     """Each peer, where several were asked."""
@@ -52,9 +54,10 @@ class Gathering:
     """One request's prefix. Used by one thread."""
 
     def __init__(self, engine: Engine, pool: BlockPool, prompt: Prompt, *, use_pool: bool) -> None:
-        self._prompt = prompt
+        self.prompt = prompt
         self._holdings = Holdings(engine, pool, prompt, use_pool=use_pool)
         self._own_blocks = 0
+        self._asked = ""
         self._joint: JointFetch | None = None
 
     @property
@@ -74,7 +77,7 @@ class Gathering:
         bring what it has not. A fault of the peer is part of the result, not an error. Raises `Cancelled` when nobody
         waits any more.
         """
-        began = time.monotonic()
+        began, self._asked = time.monotonic(), source.node
         try:
             if decision.kind == "import" and others:
                 return self._stream_jointly(decision, (Offer(source, decision.blocks), *others), errand)
@@ -93,12 +96,12 @@ class Gathering:
                 return self._at_hand(assembly, held)
             began = time.monotonic()
             run = source.fetch if decision.kind == "import" else source.compute
-            delivery = run(Order(self._prompt, held, decision.blocks, errand), self._arrivals(assembly, errand))
+            delivery = run(Order(self.prompt, held, decision.blocks, errand), self._arrivals(assembly, errand))
             transfer_seconds = time.monotonic() - began
         self._judge(source, assembly, delivery)
         remote = self._describe(decision, source, delivery, transfer_seconds)
         seconds = {"transfer": transfer_seconds, "import": self._holdings.import_seconds}
-        return Gathered(assembly, held, remote, received_bytes=self._holdings.received_bytes, seconds=seconds)
+        return self._gathered(Gathered(assembly, held, remote, seconds=seconds))
 
     def _stream_jointly(self, decision: Decision, offers: Sequence[Offer], errand: Errand) -> Gathered:
         with self._holdings.opened(decision.blocks) as (assembly, held):
@@ -106,7 +109,7 @@ class Gathering:
             if held >= decision.blocks:
                 return self._at_hand(assembly, held)
             began = time.monotonic()
-            order = Order(self._prompt, held, decision.blocks, errand)
+            order = Order(self.prompt, held, decision.blocks, errand)
             self._joint = JointFetch(order, offers, self._arrivals(assembly, errand))
             if not self._joint.run():
                 raise self._joint.error
@@ -116,8 +119,9 @@ class Gathering:
         delivery = Delivery(shares[0].epoch or 0, shares[0].instance or "", None)
         remote = self._describe(decision, sources[shares[0].node], delivery, transfer_seconds)
         seconds = {"transfer": transfer_seconds, "import": self._holdings.import_seconds}
-        received = self._holdings.received_bytes
-        return Gathered(assembly, held, replace(remote, sources=shares), None, received, seconds, shares)
+        return self._gathered(
+            Gathered(assembly, held, replace(remote, sources=shares), seconds=seconds, sources=shares)
+        )
 
     def _at_hand(self, assembly: Assembly, held: int) -> Gathered:
         """All of it came into the own pool after it was decided to ask a peer, by another request."""
@@ -156,10 +160,21 @@ class Gathering:
         fallback = explain_fallback(error, blocks - own_blocks)
         seconds = {"wasted": wasted_seconds, "import": self._holdings.import_seconds}
         shares = self._joint.shares if self._joint else ()
-        return Gathered(assembly, own_blocks, None, fallback, self._holdings.received_bytes, seconds, shares)
+        return self._gathered(Gathered(assembly, own_blocks, None, fallback, seconds=seconds, sources=shares))
+
+    def _gathered(self, gathered: Gathered) -> Gathered:
+        """With what came from peers."""
+        gathered.received_bytes = self._holdings.received_bytes
+        checksums = self._holdings.received_checksums
+        brought = self._joint.brought if self._joint else {self._asked: checksums.keys()}
+        gathered.checksums = {
+            node: {place: checksums[place] for place in places if place in checksums}
+            for node, places in brought.items()
+        }
+        return gathered
 
     def _describe(self, decision: Decision, source: Source, delivery: Delivery, transfer_seconds: float) -> RemotePart:
-        tokens = (decision.blocks - self._own_blocks) * self._prompt.layout.block_tokens
+        tokens = (decision.blocks - self._own_blocks) * self.prompt.layout.block_tokens
         receipt = delivery.receipt or {}
         return RemotePart(
             node=source.node,

@@ -8,13 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
-from kakeya_ops.engine.contract import BlockSink, PrefillEvent, Ticket
+from kakeya_ops.engine.contract import BlockSink, FailedEvent, PrefillEvent, Ticket
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import Cancelled
 from kakeya_ops.errors import EngineBusy, EngineDead, RemoteRequired
 from kakeya_ops.kv.hashing import tenant_key
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.serving.answer import Answer
+from kakeya_ops.serving.audit import Auditor, AuditRules
+from kakeya_ops.serving.audit_case import Imported
 from kakeya_ops.serving.backlog import Chain
 from kakeya_ops.serving.contract import GenerateRequest, OnHeadEvent
 from kakeya_ops.serving.counters import CounterName
@@ -32,6 +34,7 @@ from kakeya_ops.serving.neighbours import (
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.patience import Patience, Terms
 from kakeya_ops.serving.prompts import Naming, Prompt
+from kakeya_ops.serving.quarantine import Quarantine
 from kakeya_ops.serving.receipts import Receipt
 from kakeya_ops.serving.scheduler import (
     DEFAULT_CONTEXT_TOKENS,
@@ -56,7 +59,8 @@ class HeadSettings:
     """The inventory's `prefill` section, and what the memory verdict reckons with.
 
     `concurrency` requests are served at once, `queue` more may wait; `context_tokens` bounds prompt and answer
-    together, besides the model itself. A prefill goes on for `grace_seconds` after its client has left.
+    together, besides the model itself. A prefill goes on for `grace_seconds` after its client has left. `audit` is the
+    share of imports that are computed again at idle moments.
     """
 
     model_id: str
@@ -67,6 +71,7 @@ class HeadSettings:
     concurrency: int = 64
     queue: int = 0
     grace_seconds: float = 0.0
+    audit: float = 0.0
 
 
 class HeadService:
@@ -77,7 +82,14 @@ class HeadService:
     follow_up: Callable[[Prompt], None]
     """Told of each prompt with its answer, as a next turn would begin; must return at once."""
 
-    def __init__(self, node: Node, engine: Engine, neighbourhood: Neighbourhood, settings: HeadSettings) -> None:
+    def __init__(
+        self,
+        node: Node,
+        engine: Engine,
+        neighbourhood: Neighbourhood,
+        settings: HeadSettings,
+        quarantine: Quarantine | None = None,
+    ) -> None:
         self.publish = lambda chain: None
         self.follow_up = lambda prompt: None
         self.model_id = settings.model_id
@@ -91,6 +103,8 @@ class HeadService:
         self.node = node
         self.settings = settings
         self.ledger = Ledger(node, engine)
+        self.quarantine = quarantine or Quarantine()
+        self.auditor = Auditor(engine, node.pool, self.quarantine, node.counters, AuditRules(settings.audit))
         self._engine = engine
         self._neighbourhood = neighbourhood
         abandoned = partial(node.counters.add, CounterName.TOKENS_ABANDONED)
@@ -106,9 +120,14 @@ class HeadService:
         self._engine.check_admission()
         if not self._places.acquire(blocking=False):
             raise EngineBusy(max(self._engine.queue_seconds(), 1.0))
-        answer = Answer(request, on_event, self._places.release)
+        self.auditor.arrive()
+        answer = Answer(request, on_event, self._leave)
         self._requests.submit(self._serve, answer)
         return answer
+
+    def _leave(self) -> None:
+        self._places.release()
+        self.auditor.leave()
 
     @property
     def prefill_tokens_per_second(self) -> float | None:
@@ -161,6 +180,9 @@ class HeadService:
         gathered = self._gather(answer, gathering, decision, found, patience)
         if rules.demand != "local":
             self._insist(prompt, decision, gathered)
+        if prompt.tenant != self.quarantine.space(answer.request.tenant):
+            self._start_anew(answer, lead)
+            return
         if lead:
             lead.resumed_tokens = gathered.blocks * prompt.layout.block_tokens
         answer.seconds |= gathered.seconds | {"gathered": answer.elapsed()}
@@ -170,6 +192,12 @@ class HeadService:
                 answer.request.decode, answer.emit, prefix=gathered.assembly, on_block=self._keep(prompt)
             )
         )
+
+    def _start_anew(self, answer: Answer, lead: Lead | None) -> None:
+        """A node was found to be wrong meanwhile, perhaps the one that this came from."""
+        if lead:
+            lead.hear(FailedEvent(Cancelled()))
+        self._start(answer)
 
     def _share(self, answer: Answer, prompt: Prompt, gathering: Gathering) -> Lead | None:
         """Wait for the prefill of an equal request, or let equal ones wait for this."""
@@ -189,9 +217,10 @@ class HeadService:
         return None
 
     def _name(self, request: GenerateRequest, answer: tuple[int, ...] = ()) -> Prompt:
-        key = tenant_key(self.node.fleet_key, request.tenant)
+        tenant = self.quarantine.space(request.tenant)
+        key = tenant_key(self.node.fleet_key, tenant)
         naming = Naming(self._engine.layout, self._engine.identity.digest, key)
-        return Prompt.hash(request.decode.request_id, request.tenant, request.decode.tokens + answer, naming)
+        return Prompt.hash(request.decode.request_id, tenant, request.decode.tokens + answer, naming)
 
     def _rules(self, modes: frozenset[str]) -> Rules:
         demand: Demand = "local" if "local" in modes else "remote" if "remote" in modes else "none"
@@ -246,6 +275,7 @@ class HeadService:
                 others = found.offers(decision, gathering.local_blocks)
                 gathered = gathering.from_peer(decision, found.sources[decision.node], errand, others)
             self._learn(decision.node, gathered)
+            self._audit(decision, gathering.prompt, gathered)
         self.ledger.record_transfer(decision, gathered)
         return gathered
 
@@ -283,6 +313,19 @@ class HeadService:
                 self._neighbourhood.succeeded(share.node)
                 if gathered.remote:
                     self._neighbourhood.transferred(share.alone(gathered.remote))
+
+    def _audit(self, decision: Decision, prompt: Prompt, gathered: Gathered) -> None:
+        """Have what came audited, also where the rest of it did not."""
+        for node, checksums in gathered.checksums.items():
+            if checksums:
+                epoch, instance = self._process_of(node, gathered)
+                self.auditor.consider(Imported(node, epoch, instance, decision.kind, prompt, checksums))
+
+    def _process_of(self, node: str, gathered: Gathered) -> tuple[int, str]:
+        """Epoch and instance of who brought it: by its own stream's word, or else by its card."""
+        told = (*gathered.sources, *((gathered.remote,) if gathered.remote else ()))
+        known = next((one for one in told if one.node == node and one.instance), None) or self.node.cards.card(node)
+        return (known.epoch or 0, known.instance or "") if known else (0, "")
 
     def _insist(self, prompt: Prompt, decision: Decision, gathered: Gathered) -> None:
         """Refuse a local prefill where the inventory demands a remote one."""

@@ -42,6 +42,11 @@ class Holdings:
         return blocks
 
     @property
+    def received_checksums(self) -> dict[tuple[int, int], bytes]:
+        """The checksum of all that has arrived, by block and part."""
+        return {place: stored.checksum for place, stored in self._received.items()}
+
+    @property
     def received_blocks(self) -> int:
         """Of how many blocks something has arrived."""
         return len({block for block, _ in self._received})

@@ -105,6 +105,12 @@ class JointFetch:
         return tuple(sorted(shares, key=lambda share: -share.payload_bytes))
 
     @property
+    def brought(self) -> dict[str, tuple[Place, ...]]:
+        """What each of them brought."""
+        with self._changed:
+            return {runner.source.node: tuple(runner.places) for runner in self._runners}
+
+    @property
     def error(self) -> PeerError:
         """Why it is not complete."""
         errors = [runner.error for runner in self._runners if runner.error]

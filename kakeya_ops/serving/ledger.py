@@ -82,7 +82,7 @@ class Ledger:
             node=self._node.id,
             epoch=self._node.epoch,
             identity=self._engine.identity.digest,
-            tenant=prompt.tenant,
+            tenant=settled.answer.request.tenant,
             client_nonce=directive.nonce if directive else None,
             prompt_tokens=len(prompt.tokens),
             block_tokens=block_tokens,

@@ -13,7 +13,10 @@ from kakeya_ops.units import BlockHash
 
 @dataclass(frozen=True)
 class Prompt:
-    """`hashes` name every whole block; at most `blocks` of them may be resumed after."""
+    """`hashes` name every whole block; at most `blocks` of them may be resumed after.
+
+    `tenant` is whose names these are: the client's tenant in the head's present space, see `Quarantine.space`.
+    """
 
     request_id: str
     tenant: str

@@ -29,6 +29,11 @@ def shortcoming(card: Card) -> str | None:
         return "is a cache: it keeps KV and computes none, so it proves nothing"
     if card.get("role") != "worker":
         return f"is a {card.get('role')}, not a worker"
+    return _explain_quarantine(card.get("quarantine")) or _fault(card)
+
+
+def _fault(card: Card) -> str | None:
+    """What keeps a worker that is trusted from being asked."""
     if not card.get("reachable"):
         return f"cannot be reached from the head{_explain_link(card)}"
     if not card.get("healthy"):
@@ -40,6 +45,12 @@ def shortcoming(card: Card) -> str | None:
     if card.get("usable") is False:
         return "is not asked for a while after it failed; try again in a minute"
     return None
+
+
+def _explain_quarantine(held: Any) -> str | None:
+    if not held:
+        return None
+    return f"is in quarantine: {held.get('reason') if isinstance(held, Mapping) else held}"
 
 
 def _explain_mismatch(difference: Any) -> str:

@@ -31,6 +31,22 @@ def test_of_a_node_without_a_card_only_the_reason_is_known() -> None:
     assert gone.name != TURNED
 
 
+def test_why_a_node_is_in_quarantine_is_said() -> None:
+    class Careful(HostileHead):
+        def nodes(self, tenant: str) -> dict[str, object]:
+            nodes = super().nodes(tenant)
+            nodes["nodes"][0]["quarantine"] = {"reason": f"its KV of {MARKUP} differs"}
+            return nodes
+
+        def topology(self) -> dict[str, object]:
+            topology = super().topology()
+            next(node for node in topology["nodes"] if node["node"] == "allens")["state"] = "in quarantine"
+            return topology
+
+    place = next(place for place in peer_places(reading(Careful())) if place.name == "allens")
+    assert (place.state, place.trouble) == ("in quarantine", f"its KV of {MARKUP} differs")
+
+
 def test_one_way_is_said() -> None:
     class OneWay(HostileHead):
         def topology(self) -> dict[str, object]:

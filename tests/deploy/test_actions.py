@@ -20,6 +20,8 @@ from kakeya_ops.remote.local_runner import LocalRunner
 from serving.running import simple_identity
 
 PLANNER = planner()
+KEPT = ("quarantine.json", "receipts.jsonl")
+"""What a head keeps beside its key."""
 ACTIONS = Actions(inventory(PLANNER_INVENTORY.replace("tiny}", "tiny, sync: true}")), Asker(KEY, "ours"), LocalRunner)
 
 
@@ -129,7 +131,7 @@ def test_an_undeploy_takes_what_deploy_put_there(context: HostContext) -> None:
     for folder in ("generations/g1", "programs/p1", "logs"):
         (root / folder).mkdir(parents=True)
     Path(places.model).mkdir(parents=True)
-    for file in (places.key or "", places.identity, places.audit, f"{places.key}.allens.receipts.jsonl"):
+    for file in (places.key or "", places.identity, places.audit, *(f"{places.key}.allens.{end}" for end in KEPT)):
         Path(file).write_text("x")
     state = running(home=places.home)
     keeping, purging = (ACTIONS.undeploy(purge)("allens", state) for purge in (False, True))
@@ -138,7 +140,7 @@ def test_an_undeploy_takes_what_deploy_put_there(context: HostContext) -> None:
     assert sorted(path.name for path in root.iterdir()) == [
         "audit.jsonl",
         "fleet.key",
-        "fleet.key.allens.receipts.jsonl",
+        *(f"fleet.key.allens.{end}" for end in KEPT),
     ]
     assert Path(places.model).is_dir()
     purging.steps[-1].apply(context)

@@ -61,6 +61,13 @@ def test_the_queue_gets_shorter_as_work_is_done() -> None:
     assert admitted.queue_seconds() == 0.0
 
 
+def test_nobody_waits_for_what_is_given_up() -> None:
+    admitted, one = Admitted(2, rate(10.0)), task(300)
+    admitted.enter(one)
+    one.cancel()
+    assert admitted.queue_seconds() == 0.0
+
+
 def test_without_a_measured_rate_nothing_is_claimed() -> None:
     admitted = Admitted(1, PrefillRate())
     admitted.enter(task(300))

@@ -13,7 +13,9 @@ from kakeya_ops.serving.compatibility import Difference
 from kakeya_ops.serving.counters import CounterName, Counters
 from kakeya_ops.serving.fleet import Known
 from kakeya_ops.serving.links import Link
+from kakeya_ops.serving.quarantine import Held
 from kakeya_ops.serving.receipts import Fallback
+from serving.findings import EVIDENCE
 from serving.running import make_cache
 from serving.test_receipts import RECEIPT
 
@@ -45,6 +47,14 @@ def test_a_difference_is_named_with_both_values() -> None:
 def test_an_id_that_two_nodes_claim_is_told() -> None:
     assert describe_node(replace(KNOWN, conflict=True, usable=False))["conflict"] is True
     assert describe_node(KNOWN)["conflict"] is False
+
+
+def test_who_is_in_quarantine_is_shown_with_the_evidence() -> None:
+    assert describe_node(KNOWN)["quarantine"] is None
+    shown = describe_node(replace(KNOWN, held=Held("store", 1.0, EVIDENCE), usable=False))["quarantine"]
+    assert shown["reason"].startswith("its KV of tokens 128 to 191 of request r1 differs")
+    assert shown["evidence"]["instance"] == "ab" * 16
+    json.dumps(shown, allow_nan=False)
 
 
 def test_a_host_without_a_card_has_the_same_fields_and_says_why() -> None:

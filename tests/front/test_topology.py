@@ -11,7 +11,9 @@ from front.test_network import ABSENT, CARD, KNOWN, LINK
 from kakeya_ops.front.topology import Directions, describe_topology
 from kakeya_ops.serving.compatibility import Difference
 from kakeya_ops.serving.fleet import Known
+from kakeya_ops.serving.quarantine import Held
 from kakeya_ops.wire.cards import Card, CardLink
+from serving.findings import EVIDENCE
 
 BROKEN = replace(LINK, last_error="store: refused")
 
@@ -54,6 +56,7 @@ def test_links_say_what_the_way_is_worth() -> None:
         (replace(KNOWN, difference=Difference("window", 1, 2), usable=False), "different cache identity"),
         (replace(KNOWN, card=CARD.model_copy(update={"healthy": False})), "failing"),
         (replace(KNOWN, conflict=True), "two nodes with this id"),
+        (replace(KNOWN, held=Held("store", 1.0, EVIDENCE), usable=False), "in quarantine"),
         (ABSENT, "unreachable"),
         (replace(ABSENT, link=None), "unreachable"),
     ],

@@ -25,6 +25,7 @@ def test_what_is_left_out_has_the_documented_defaults(load: Load, base: str) -> 
         "exact",
         False,
     )
+    assert prefill.audit == 0.05
     assert (serving.context, serving.concurrency) == (8192, 4)
     assert inventory.host("worker").queue == 16
 

@@ -14,11 +14,13 @@ from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.fleet import Fleet, Known
 from kakeya_ops.serving.node import Node
+from kakeya_ops.serving.quarantine import Quarantine
 from kakeya_ops.serving.receipts import RemotePart
 from kakeya_ops.serving.sources import make_candidate
 from kakeya_ops.serving.standing import FIRST_PAUSE_SECONDS
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.cards import Role
+from serving.findings import EVIDENCE
 from serving.running import DEADLINE_SECONDS, Served, make_cache, simple_identity
 
 RUNTIME = Runtime(mlx="1", mlx_lm="2", backend="cpu", device="x86", threads="1")
@@ -57,6 +59,7 @@ class Surroundings:
     exchange: Exchange
     fleet: Fleet
     proxy: FaultProxy
+    quarantine: Quarantine
 
     def known(self, name: str) -> Known:
         return next(known for known in self.fleet.known() if known.node == name)
@@ -79,7 +82,9 @@ def around() -> Iterator[Surroundings]:
         exchange = Exchange(me, {NodeId(name): [at(port)] for name, port in ports.items()}, period_seconds=0.02)
         exchange.start()
         try:
-            surroundings = Surroundings(me, exchange, Fleet(me, exchange, RUNTIME, HOSTS), proxy)
+            quarantine = Quarantine()
+            fleet = Fleet(me, exchange, RUNTIME, HOSTS, quarantine)
+            surroundings = Surroundings(me, exchange, fleet, proxy, quarantine)
             surroundings.wait("store", usable=True)
             exchange.wait_until(lambda: surroundings.known("other").reachable, DEADLINE_SECONDS)
             yield surroundings
@@ -117,6 +122,17 @@ def test_a_failure_pauses_it_and_a_success_forgives(around: Surroundings) -> Non
     assert around.fleet.usable() == []
     assert around.known("store").reachable
     around.fleet.succeeded("store")
+    assert [source.node for source in around.fleet.usable()] == ["store"]
+
+
+def test_one_that_an_audit_has_found_is_not_asked_until_it_is_released(around: Surroundings) -> None:
+    around.quarantine.hold("store", EVIDENCE)
+    around.quarantine.hold("nobody", EVIDENCE)
+    known = around.known("store")
+    assert (known.usable, known.reachable, known.held) == (False, True, around.quarantine.holds("store"))
+    assert around.known("nobody").held is not None
+    assert around.fleet.usable() == []
+    around.quarantine.release("store", "because")
     assert [source.node for source in around.fleet.usable()] == ["store"]
 
 

@@ -35,6 +35,7 @@ def test_a_cache_is_no_proof_and_is_named() -> None:
         ({"healthy": False}, "not healthy"),
         ({"usable": False}, "after it failed"),
         ({"usable": False, "conflict": True}, "shares its id"),
+        ({"usable": False, "quarantine": {"reason": "its KV differs"}}, "is in quarantine: its KV differs"),
         ({"identity_match": None}, "another cache identity"),
         (
             {
