@@ -21,7 +21,7 @@ from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.keys import read_api_keys
 from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.audit import auditing
-from kakeya_ops.serving.fleet import Fleet
+from kakeya_ops.serving.fleet import Fleet, FleetSettings
 from kakeya_ops.serving.followups import FollowUps
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.memory_gate import REFUSE, Admittance, check_memory
@@ -80,12 +80,9 @@ def serve_head(
         node.faults.revived = admittance.starts_again
         exchange = closing.enter_context(exchanging(node, inventory))
         closing.enter_context(watching_memory(node, inventory.memory.keep_free_bytes))
-        quarantine = open_quarantine(_beside_the_key(inventory, node.id, "quarantine.json"))
-        hosts = {host: inventory.host(host).role for host in inventory.hosts}
-        fleet = Fleet(
-            node, exchange, engine.runtime, hosts, packs=inventory.prefill.packing == "measured", quarantine=quarantine
-        )
-        head = HeadService(node, engine, fleet, head_settings, quarantine)
+        fleet_settings = _fleet_settings(inventory, node.id)
+        fleet = Fleet(node, exchange, engine.runtime, fleet_settings)
+        head = HeadService(node, engine, fleet, head_settings, fleet_settings.quarantine)
         closing.callback(head.close)
         publisher = Publisher(node, fleet.usable, _publish_rules(inventory))
         closing.callback(publisher.close)
@@ -154,6 +151,14 @@ def _head_settings(startup: Startup) -> HeadSettings:
         queue=startup.host.queue,
         grace_seconds=prefill.grace_seconds,
         audit=prefill.audit,
+    )
+
+
+def _fleet_settings(inventory: Inventory, node: str) -> FleetSettings:
+    return FleetSettings(
+        hosts={host: inventory.host(host).role for host in inventory.hosts},
+        packs=inventory.prefill.packing == "measured",
+        quarantine=open_quarantine(_beside_the_key(inventory, node, "quarantine.json")),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kakeya_ops.errors import PeerTimeout, PeerUnreachable
@@ -50,32 +50,32 @@ class Known:
         return self.link is not None and self.link.up
 
 
-class Fleet:
-    """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe.
+@dataclass(frozen=True)
+class FleetSettings:
+    """`hosts` are those of the inventory with their roles. Without `packs` blocks always travel as they are.
 
-    `hosts` are those of the inventory with their roles. Without `packs` blocks always travel as they are.
+    Nobody whom the `quarantine` holds is asked for anything.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        exchange: Exchange,
-        runtime: Runtime,
-        hosts: Mapping[str, Role],
-        *,
-        packs: bool = True,
-        quarantine: Quarantine | None = None,
-    ) -> None:
+    hosts: Mapping[str, Role]
+    packs: bool = True
+    quarantine: Quarantine = field(default_factory=Quarantine)
+
+
+class Fleet:
+    """`kakeya_ops.serving.neighbours.Neighbourhood`, from the cards and links of one node. Thread-safe."""
+
+    def __init__(self, node: Node, exchange: Exchange, runtime: Runtime, settings: FleetSettings) -> None:
         self._node = node
         self._exchange = exchange
         self._runtime = runtime
-        self._packs = packs
-        self._hosts = {name: role for name, role in hosts.items() if name != node.id}
+        self._packs = settings.packs
+        self._quarantine = settings.quarantine
+        self._hosts = {name: role for name, role in settings.hosts.items() if name != node.id}
         self._standing = Standing(time.monotonic)
         self._estimates = PeerEstimates(time.monotonic)
         self._packed_share = PackedShare(time.monotonic)
         self._engagements = Engagements(time.monotonic)
-        self._quarantine = quarantine or Quarantine()
 
     def known(self) -> list[Known]:
         """Every other host of the inventory, and every other node whose card counts now, by name."""
@@ -165,4 +165,4 @@ class Fleet:
         return PeerSource(known.card, client, self._node.identity.digest, link, expected)
 
 
-__all__ = ["Fleet", "Known"]
+__all__ = ["Fleet", "FleetSettings", "Known"]

@@ -1,4 +1,4 @@
-"""A worker whose memory changed after its weights were hashed: found at its first import, held, and harmless then."""
+"""A worker whose memory changes while it runs: found at one of its next imports, held, and harmless from then on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TOKENS = 400
 @pytest.fixture
 def fleet(tmp_path: Path, tiny_llama: Path) -> Any:
     nodes = {"worker": Plan("worker", early=False), "head": Plan("head")}
-    with running(tmp_path, tiny_llama, Wanted(nodes, prefill={"audit": 0.001})) as fleet:
+    with running(tmp_path, tiny_llama, Wanted(nodes, prefill={"audit": 1.0})) as fleet:
         yield fleet
 
 
-def flip(engine: Engine) -> Engine:
+def flip(engine: Engine) -> None:
     """One weight of the first layer's keys, after the identity was computed from the files."""
 
     def change() -> None:
@@ -32,7 +32,6 @@ def flip(engine: Engine) -> Engine:
         engine._model.model.layers[0].self_attn.k_proj.weight = weight
 
     engine.call(change)
-    return engine
 
 
 def same_as_local(fleet: LoopbackFleet, *modes: str) -> Any:
@@ -42,18 +41,26 @@ def same_as_local(fleet: LoopbackFleet, *modes: str) -> Any:
     return receipt, (answer.tokens, answer.logprobs) == (local.tokens, local.logprobs)
 
 
-def test_one_flipped_weight_is_found_at_the_first_import_and_harms_nobody_after(fleet: LoopbackFleet) -> None:
-    with worker_inside(fleet, "worker", flip):
+def audits(fleet: LoopbackFleet) -> Any:
+    counters = fleet.head.counters()
+    return counters["audits"], counters["audit_failures"]
+
+
+def test_one_flipped_weight_is_found_at_the_next_import_and_harms_nobody_after(fleet: LoopbackFleet) -> None:
+    with worker_inside(fleet, "worker") as worker:
         fleet.head.wait_for_peer("worker")
+        assert same_as_local(fleet, "remote")[1]
+        wait_until(lambda: audits(fleet) == (1, 0), "an audit that is passed")
+        assert worker.engine
+        flip(worker.engine)
         receipt, equal = same_as_local(fleet, "remote")
         assert receipt["remote"]["computed_tokens"] == whole_blocks(TOKENS)
         assert not equal
-        wait_until(lambda: fleet.head.node("worker")["quarantine"] is not None, "the finding")
+        wait_until(lambda: audits(fleet) == (2, 1), "the finding")
         held = fleet.head.node("worker")["quarantine"]
         assert held["evidence"]["block"] == 0
         assert held["evidence"]["max_deviation"] > 0
-        assert fleet.head.counters()["audit_failures"] == 1
-        for _ in range(3):
+        for _ in range(2):
             receipt, equal = same_as_local(fleet)
             assert (receipt["remote"], receipt["local_pool_tokens"], equal) == (None, 0, True)
     file = fleet.directory / "fleet.key.head.quarantine.json"
@@ -63,17 +70,3 @@ def test_one_flipped_weight_is_found_at_the_first_import_and_harms_nobody_after(
     fleet.wait_ready("head")
     assert fleet.head.node("worker")["quarantine"]["evidence"] == held["evidence"]
     assert not fleet.head.usable("worker")
-
-
-def test_a_healthy_worker_passes_every_audit(fleet: LoopbackFleet) -> None:
-    fleet.plans["head"] = Plan("head", prefill={"audit": 1.0})
-    fleet.restart("head")
-    fleet.start("worker")
-    fleet.wait_ready("worker")
-    fleet.head.wait_for_peer("worker")
-    for _ in range(6):
-        _, equal = same_as_local(fleet, "remote")
-        assert equal
-    wait_until(lambda: fleet.head.counters()["audits"] == 6, "six audits")
-    assert fleet.head.counters()["audit_failures"] == 0
-    assert fleet.head.usable("worker")

@@ -20,7 +20,7 @@ from kakeya_ops.openai_api.app import make_openai_app
 from kakeya_ops.openai_api.keys import ApiKeys
 from kakeya_ops.openai_api.settings import ApiSettings
 from kakeya_ops.serving.exchange import Exchange
-from kakeya_ops.serving.fleet import Fleet
+from kakeya_ops.serving.fleet import Fleet, FleetSettings
 from kakeya_ops.serving.head import HeadService, HeadSettings
 from kakeya_ops.serving.node import Node, NodeSettings
 from kakeya_ops.units import NodeId
@@ -60,7 +60,7 @@ def open_town(model: Path, context_tokens: int | None = None) -> Iterator[Town]:
         endpoint = Endpoint(network="loopback", address="127.0.0.1", port=store.port)
         exchange = Exchange(node, {NodeId("store"): [endpoint]}, period_seconds=0.02)
         exchange.start()
-        fleet = Fleet(node, exchange, engine.runtime, {"head": "head", "store": "cache"})
+        fleet = Fleet(node, exchange, engine.runtime, FleetSettings({"head": "head", "store": "cache"}))
         assert exchange.wait_until(lambda: fleet.known()[0].usable, DEADLINE_SECONDS)
         head = HeadService(node, engine, fleet, HeadSettings("tiny", context_tokens))
         settings = ApiSettings(keys=ApiKeys(KEYS), default_tenant="nobody")

@@ -12,7 +12,7 @@ from faults.proxy import FaultProxy
 from kakeya_ops.inventory import Endpoint
 from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.serving.exchange import Exchange
-from kakeya_ops.serving.fleet import Fleet, Known
+from kakeya_ops.serving.fleet import Fleet, FleetSettings, Known
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.quarantine import Quarantine
 from kakeya_ops.serving.receipts import RemotePart
@@ -83,7 +83,7 @@ def around() -> Iterator[Surroundings]:
         exchange.start()
         try:
             quarantine = Quarantine()
-            fleet = Fleet(me, exchange, RUNTIME, HOSTS, quarantine)
+            fleet = Fleet(me, exchange, RUNTIME, FleetSettings(HOSTS, quarantine=quarantine))
             surroundings = Surroundings(me, exchange, fleet, proxy, quarantine)
             surroundings.wait("store", usable=True)
             exchange.wait_until(lambda: surroundings.known("other").reachable, DEADLINE_SECONDS)
