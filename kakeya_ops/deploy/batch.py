@@ -23,17 +23,21 @@ in_time() { [ $(($(date +%s) - began)) -lt "$seconds" ] || exit 1; }
 
 @dataclass(frozen=True)
 class Call:
-    """A command, and what it reads from its standard input; that must not be binary, and is in no list of processes."""
+    """A command, and what it reads from its standard input; that must not be binary, and is in no list of processes.
+
+    `looks` says that it changes nothing, so that it does no harm however late it begins.
+    """
 
     argv: tuple[str, ...]
     input: bytes = b""
+    looks: bool = False
 
 
 def run_all(runner: Runner, calls: Sequence[Call], timeout_seconds: float) -> list[Result]:
     """Run every one of `calls`, whatever became of those before it; their errors' text is not kept.
 
-    None begins in the second half of `timeout_seconds`: what follows a call that hangs must not happen when that comes
-    to its end at last, and nobody waits for it any more.
+    None that changes anything begins in the second half of `timeout_seconds`: what follows a call that hangs must not
+    happen when that comes to its end at last, and nobody waits for it any more.
 
     Raises `CommandTimeout` when all together take longer than `timeout_seconds`, `CommandFailed` when the host did not
     come to the end of them, and what `Runner.run` raises.
@@ -57,7 +61,8 @@ def run_all(runner: Runner, calls: Sequence[Call], timeout_seconds: float) -> li
 
 def _lines(number: int, call: Call, nonce: str) -> bytes:
     command = quote_command(call.argv)
-    head = f"in_time\nsay begin {number}\n{command} 2>/dev/null <<'{nonce}'\n".encode()
+    bound = "" if call.looks else "in_time\n"
+    head = f"{bound}say begin {number}\n{command} 2>/dev/null <<'{nonce}'\n".encode()
     # Without input there is no line at all, not an empty one.
     text = call.input + b"\n" if call.input else b""
     return head + text + f"{nonce}\nsay end {number} $?\n".encode()

@@ -34,7 +34,8 @@ class Timing:
     """How long is waited for what, in seconds. Loading a model of 16 GB from a cold disk takes a minute or two.
 
     `restored` is for the old service to be healthy again, `call` for one call of launchctl, which has been seen never
-    to return, and `silence` for the host to hear nothing from here before it puts the old service back itself.
+    to return, `gone` for a service to go, more than its `ExitTimeOut`, and `silence` for the host to hear nothing from
+    here before it puts the old service back itself: more than `call` and `gone`, the longest that is waited unheard.
     """
 
     healthy: float = 300.0

@@ -54,7 +54,8 @@ class ServiceControl:
         """Unload it and wait until launchd has let go of the label; that it is not loaded, or leaving, is no fault."""
         # The first shows that launchctl answers at all, before anything is stopped.
         shown = launchctl.print_service(self.service)
-        _, bootout, after = self._calls(shown, launchctl.bootout(self.service), shown)
+        calls = [Call(shown, looks=True), Call(launchctl.bootout(self.service)), Call(shown, looks=True)]
+        _, bootout, after = run_all(self.context.runner, calls, self._bootout_seconds)
         if classify(bootout.status, "bootout") not in _LEAVES:
             raise self._failed("bootout", bootout.status)
         self._wait_gone(self.read_state(after))
@@ -96,7 +97,7 @@ class ServiceControl:
         raise self._error(f"{self.service.target} is loaded, but launchd does not start it", None)
 
     def _wait_gone(self, state: ServiceState | None) -> None:
-        """`bootout` returns while the process still drains; the label is free only when print says so."""
+        """`bootout` may return while the process still drains; the label is free only when print says so."""
         began = time.monotonic()
         while state is not None:
             waited = time.monotonic() - began
@@ -106,9 +107,14 @@ class ServiceControl:
                     f"on the host: launchctl print {self.service.target}",
                 )
             if not state.stopping:  # a bootout that was lost, or a job that was started again meanwhile
-                self._call(launchctl.bootout(self.service))
+                self.context.runner.run(launchctl.bootout(self.service), timeout_seconds=self._bootout_seconds)
             self.context.pause(self.context.timing.pause_after(waited))
             state = self.state()
+
+    @property
+    def _bootout_seconds(self) -> float:
+        """`bootout` may also block for as long as the process drains, and until launchd has let go of the label."""
+        return self.context.timing.call + self.context.timing.gone
 
     def _call(self, argv: tuple[str, ...]) -> Result:
         return self.context.runner.run(argv, timeout_seconds=self.context.timing.call)

@@ -56,4 +56,7 @@ def test_what_follows_a_call_that_hangs_does_not_happen_later(
     with pytest.raises(CommandFailed, match="did not come to its end"):
         run_all(runner, [Call(("true",)), Call(("touch", str(late)))], 30.0)
     assert not late.exists()
+    calls.unlink()
+    first, second = run_all(runner, [Call(("true",)), Call(("printf", "a look"), looks=True)], 30.0)
+    assert (first.status, second.stdout) == (0, b"a look")
     assert len(run_all(runner, [Call(("true",))], 300.0)) == 1

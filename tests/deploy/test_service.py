@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from deploy.services import control, start
@@ -48,6 +50,17 @@ def test_a_stop_waits_until_the_label_is_free(mac: MacHost, knobs: dict[str, obj
     service.stop()
     assert service.state() is None
     start(service)
+
+
+def test_a_bootout_may_block_for_longer_than_another_call_may_take(mac: MacHost) -> None:
+    service = control(mac)
+    start(service)
+    patient = service.context.timing
+    mac.set(bootout_blocks=True, bootout_linger_seconds=1.5)
+    service.context.timing = dataclasses.replace(patient, call=1.0, gone=60.0)
+    service.stop()
+    service.context.timing = patient
+    assert service.state() is None
 
 
 def test_a_label_that_does_not_go_is_an_error_in_the_end(mac: MacHost) -> None:

@@ -27,6 +27,7 @@ NAME = "vault"
 IMPATIENT = dataclasses.replace(QUICK, healthy=1.0, gone=2.0, retries=3, call=3.0, pid=2.0)
 _QUEUES = itertools.count(101)
 _KNOBS = (
+    "bootout_blocks",
     "bootout_disables",
     "bootout_linger_seconds",
     "bootstrap_ok_but_absent",

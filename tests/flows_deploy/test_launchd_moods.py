@@ -42,6 +42,7 @@ def fleet(changing: Fleet) -> Fleet:
 PASSING: dict[str, dict[str, Any]] = {
     "busy": {"eio_next_bootstraps": 2, "bootout_linger_seconds": 0.5},
     "does not start what it loads": {"bootstrap_ok_but_not_started": True, "eio_next_kickstarts": 1},
+    "blocks until a bootout is done": {"bootout_blocks": True, "bootout_linger_seconds": 0.5},
     "loses a bootout": {"eio_next_bootouts": 1, "latency_seconds": 0.1},
     "of macOS 10.15": {"profile": "catalina", "bootout_linger_seconds": 0.5},
     "of root, and disables what it boots out": {"profile": "root", "bootout_disables": True},

@@ -66,6 +66,8 @@ def _bootout(store: Store, arguments: list[str]) -> str:
         busy = [_boot_out(mac, job) for job in jobs]
     for job in jobs:
         _wake(job)
+    while mac.bootout_blocks and any(store.read().job(job.domain, job.label) for job in jobs):
+        time.sleep(0.02)
     if any(busy) and mac.profile == "catalina":
         raise Failure(EINPROGRESS, f"Boot-out failed: {error(EINPROGRESS)}")
     return ""

@@ -111,6 +111,8 @@ class MacState(Record):
     """Real seconds for each second of ExitTimeOut."""
     bootout_linger_seconds: float = 0.1
     """How long a label stays after its process has gone."""
+    bootout_blocks: bool = False
+    """Whether bootout answers only when the label is free, instead of at once."""
     respawn_during_bootout: bool = False
     """KeepAlive starts the job once more while it is being unloaded, and nobody stops that process."""
     spawn_fail: str | None = None
