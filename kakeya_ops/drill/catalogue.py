@@ -16,7 +16,7 @@ Trial = Literal["fault", "card", "head"]
 Claim = Literal["unhealthy", "other identity", "other arithmetic", "expired", "duplicate"]
 
 BY_USE = "gone after one request, after seconds, or with the drill"
-BY_NEWS = "gone with the worker's next cards"
+BY_NEWS = "taken back; gone by itself after seconds"
 BY_REVIVAL = "its supervisor starts the process again"
 
 _REMOTE = frozenset({"remote"})
@@ -64,12 +64,13 @@ def _stream(name: str, what: str, expected: str, act: Act, **more: object) -> Ki
 
 
 def _lookup(name: str, what: str, expected: str, act: Act, seconds: float = 0.0) -> Kind:
-    # Whoever does not demand the worker waits for it a quarter of a second at most.
-    return _kind(name, what, expected, Fault(act=act, on="lookup", seconds=seconds, uses=2), _ANY_HELP)
+    # Whoever demands the worker waits longer for it: only so is a machine that is busy told from one that is late.
+    modes = _ANY_HELP if seconds else _REMOTE
+    return _kind(name, what, expected, Fault(act=act, on="lookup", seconds=seconds, uses=2), modes)
 
 
-def _card(name: str, what: str, claim: Claim, undone: str = BY_NEWS) -> Kind:
-    return Kind(name, what, frozenset({"avoided"}), None, claim, undone=undone)
+def _card(name: str, what: str, claim: Claim) -> Kind:
+    return Kind(name, what, frozenset({"avoided"}), None, claim, undone=BY_NEWS)
 
 
 CATALOGUE: tuple[Kind, ...] = (
@@ -127,7 +128,7 @@ CATALOGUE: tuple[Kind, ...] = (
     _card("expired-card", "the worker's card has expired", "expired"),
     _stream("killed-worker", "the worker is gone in mid-stream", "unreachable", Act.DIE),
     _kind("head-restart", "the head is gone while it answers", "remote", Fault(act=Act.EXIT, on="now")),
-    _card("duplicate-id", "another node calls itself by the worker's name", "duplicate", "gone after half a minute"),
+    _card("duplicate-id", "another node calls itself by the worker's name", "duplicate"),
 )
 """In the order in which a drill tries them: what takes longest to be undone comes last."""
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kakeya_ops.certificates import Certificates
-from kakeya_ops.drill.catalogue import Claim
 from kakeya_ops.errors import PeerError, PeerTimeout, PeerUnreachable
 from kakeya_ops.peer.connection import Endpoint, StopFlag, Timeouts
 from kakeya_ops.peer.signed import Caller, SignedCalls
@@ -21,12 +20,7 @@ from kakeya_ops.wire.paths import CARD_PATH, CARDS_PATH, DRILL_PATH
 from kakeya_ops.wire.signing import NodeSigner, new_nonce
 
 NAME = NodeId("drill")
-CLAIM_SECONDS = 3.0
-"""How long a card that is made up counts, until the node's own are newer."""
 _TIMEOUTS = Timeouts(connect_seconds=2.0, reply_seconds=5.0, silence_seconds=5.0)
-_LIFE_SECONDS = 10.0
-"""Two cards of one instance so far apart tell that it lives."""
-
 R = TypeVar("R", bound=WireBody)
 
 
@@ -83,20 +77,4 @@ class NodeDoor:
         raise last
 
 
-def make_up(card: Card, claim: Claim) -> tuple[Card, ...]:
-    """Cards that say of the node of `card` what is not so; they count until its own are newer."""
-    later = card.issued_at + CLAIM_SECONDS
-    if claim == "duplicate":
-        # The older epoch: it must not take the place of the real one.
-        rival = card.model_copy(update={"instance": new_nonce(), "epoch": 1})
-        return rival, rival.model_copy(update={"issued_at": card.issued_at + _LIFE_SECONDS})
-    changes: dict[Claim, dict[str, object]] = {
-        "unhealthy": {"healthy": False, "reason": "a drill says so"},
-        "other identity": {"identity": "00" * 32, "identity_document": None},
-        "other arithmetic": {"runtime": {**(card.runtime or {}), "mlx": "0.0.0"}},
-        "expired": {"ttl_seconds": 0.0},
-    }
-    return (card.model_copy(update={"issued_at": later, **changes[claim]}),)
-
-
-__all__ = ["CLAIM_SECONDS", "NAME", "NodeDoor", "Operator", "make_up"]
+__all__ = ["NAME", "NodeDoor", "Operator"]

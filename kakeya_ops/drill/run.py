@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 
 from kakeya_ops.drill.asking import LOCAL, Asked, Inquirer
 from kakeya_ops.drill.catalogue import CATALOGUE, Kind
-from kakeya_ops.drill.nodes import NodeDoor, Operator, make_up
+from kakeya_ops.drill.claims import MadeUp, make_up
+from kakeya_ops.drill.nodes import NodeDoor, Operator
 from kakeya_ops.drill.report import DrillReport, Result, Seen, judge
 from kakeya_ops.drill.restart import restart_head
 from kakeya_ops.errors import PeerError, PeerRefused, RefusedError
@@ -80,6 +81,7 @@ class _Drill:
         self._doors = doors
         self._undisturbed_seconds = 0.0
         self._payload_bytes = 0
+        self._made_up: MadeUp | None = None
 
     def run(self, tell: Callable[[str], None], on_result: OnResult) -> DrillReport:
         self._allowed()
@@ -131,8 +133,8 @@ class _Drill:
     def _meet(self, kind: Kind) -> Result:
         body, nonce = self._inquirer.body(), new_nonce()
         before = self._inquirer.fallbacks()
-        self._bring_about(kind, nonce)
         try:
+            self._bring_about(kind, nonce)
             asked = self._inquirer.ask(body, kind.modes, nonce, self._worker)
         finally:
             met = self._undo(kind)
@@ -145,7 +147,8 @@ class _Drill:
     def _bring_about(self, kind: Kind, nonce: str) -> None:
         worker = self._doors[self._worker]
         if kind.claim is not None:
-            self._doors[self._plan.head].tell(make_up(worker.card(), kind.claim))
+            self._made_up = make_up(worker.card(), kind.claim)
+            self._doors[self._plan.head].tell(self._made_up.told)
         elif kind.fault is not None:
             # Of streams only the drill's own is spoilt; what is asked before that cannot be told apart.
             only = nonce if kind.fault.on == "prefill" else None
@@ -157,6 +160,9 @@ class _Drill:
 
     def _undo(self, kind: Kind) -> int | None:
         """How many requests met the fault; None where that cannot be known."""
+        made_up, self._made_up = self._made_up, None
+        if made_up:
+            self._doors[self._plan.head].tell([made_up.taken_back])
         if kind.claim is not None or kind.fatal:
             return None
         return self._doors[self._worker].disarm().met

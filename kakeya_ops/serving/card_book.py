@@ -17,7 +17,7 @@ from kakeya_ops.wire.cards import Card
 
 MOST_NODES = 256
 CONFLICT_SECONDS = 30.0
-"""How long a conflict is told after it was last seen."""
+"""How long a conflict is told at most after it was last seen; no longer than the card that showed it would count."""
 ALIVE_SECONDS = 5.0
 """An instance whose cards go on for so long after another has taken its place is alive. Those of one that has ended may
 still come from nodes that heard of it at different times, but these were issued within about one round of exchanges."""
@@ -69,7 +69,7 @@ class _Entry:
     seen_at: float
     rivals: dict[str, _Rival] = field(default_factory=dict)
     conflict: Conflict | None = None
-    conflict_at: float = 0.0
+    conflict_until: float = 0.0
 
 
 class CardBook:
@@ -107,9 +107,7 @@ class CardBook:
         now = self._clock()
         with self._lock:
             return tuple(
-                entry.conflict
-                for entry in self._entries.values()
-                if entry.conflict and now < entry.conflict_at + CONFLICT_SECONDS
+                entry.conflict for entry in self._entries.values() if entry.conflict and now < entry.conflict_until
             )
 
     def check(self, node: str) -> None:
@@ -134,7 +132,8 @@ class CardBook:
         alive = _shows_life(entry, card)
         fresh = card.node == own.node or now < entry.seen_at + entry.card.ttl_seconds
         if alive and fresh:
-            entry.conflict, entry.conflict_at = Conflict(card.node, (_claim(entry.card), _claim(card))), now
+            entry.conflict = Conflict(card.node, (_claim(entry.card), _claim(card)))
+            entry.conflict_until = now + min(card.ttl_seconds, CONFLICT_SECONDS)
         newer = (card.epoch, card.issued_at) > (entry.card.epoch, entry.card.issued_at)
         # Also an instance that seems older counts when the other is gone: a clock may have been set back.
         if card.node != own.node and (newer or (alive and not fresh)):

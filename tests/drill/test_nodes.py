@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kakeya_ops.drill.catalogue import Claim
-from kakeya_ops.drill.nodes import CLAIM_SECONDS, NodeDoor, Operator, make_up
+from kakeya_ops.drill.nodes import NodeDoor, Operator
 from kakeya_ops.errors import PeerRefused, PeerUnreachable
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.peer.connection import Endpoint
@@ -52,35 +51,9 @@ def test_a_node_that_takes_no_part_refuses() -> None:
     assert caught.value.code == "refused"
 
 
-@pytest.mark.parametrize("claim", ["unhealthy", "expired", "other identity"])
-def test_a_made_up_card_counts_for_a_while(served: Served, claim: Claim) -> None:
-    way, victim = door(served), make_cache("victim")
-    true = victim.card()
-    served.node.cards.merge([true])
-    way.tell(make_up(true, claim))
-    card = served.node.cards.card("victim")
-    if claim == "expired":
-        assert card is None
-    else:
-        assert card is not None
-        assert not card.healthy or card.identity != true.identity
-    later = true.model_copy(update={"issued_at": true.issued_at + CLAIM_SECONDS + 0.1})
-    served.node.cards.merge([later])
-    assert served.node.cards.card("victim") == later
-    way.close()
-
-
-def test_a_card_of_other_arithmetic_differs_by_name(served: Served) -> None:
-    victim = make_cache("victim").card().model_copy(update={"runtime": {"mlx": "9", "backend": "cpu"}})
-    (made,) = make_up(victim, "other arithmetic")
-    assert made.runtime == {"mlx": "0.0.0", "backend": "cpu"}
-
-
-def test_two_cards_make_a_duplicate_that_takes_nobodys_place(served: Served) -> None:
-    way, true = door(served), make_cache("victim").card()
-    served.node.cards.merge([true])
-    way.tell(make_up(true, "duplicate"))
-    assert [conflict.node for conflict in served.node.cards.conflicts()] == ["victim"]
-    assert served.node.cards.card("victim") == true
+def test_a_node_is_told_of_cards_and_tells_its_own(served: Served) -> None:
+    way, card = door(served), make_cache("victim").card()
+    way.tell([card])
+    assert served.node.cards.card("victim") == card
     assert way.card().node == "cache"
     way.close()

@@ -127,6 +127,25 @@ def test_a_conflict_is_forgotten_when_one_of_the_two_is_gone() -> None:
     assert not book.book.conflicts()
 
 
+def test_a_conflict_lasts_as_long_as_the_card_that_showed_it_would_count() -> None:
+    book = Book()
+    rival = card(epoch=1, issued_at=50.0, instance="b")
+    book.merge(card(epoch=2), rival, rival.model_copy(update={"issued_at": 60.0}))
+    book.now += TTL - 0.1
+    assert book.book.conflicts()
+    book.now += 0.2
+    assert not book.book.conflicts()
+
+
+def test_a_rival_whose_last_card_counts_no_more_is_gone_at_once() -> None:
+    book = Book()
+    rival = card(epoch=1, issued_at=50.0, instance="b")
+    book.merge(card(epoch=2), rival, rival.model_copy(update={"issued_at": 60.0}))
+    assert book.book.conflicts()
+    book.merge(rival.model_copy(update={"issued_at": 61.0, "ttl_seconds": 0.0}))
+    assert not book.book.conflicts()
+
+
 def test_last_cards_of_a_node_that_was_restarted_are_no_conflict() -> None:
     book = Book().merge(card(issued_at=100.0), card(epoch=2, issued_at=110.0, instance="b"))
     book.merge(*(card(issued_at=100.0 + late) for late in (0.5, 1.5, ALIVE_SECONDS)))
