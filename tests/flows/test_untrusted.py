@@ -15,6 +15,7 @@ import pytest
 from flows.heads import wait_until
 from flows.inside import worker_inside
 from flows.loopback import LoopbackFleet, Plan, Wanted
+from flows.networks import untrusted_network
 from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.certificates import Authority
 from kakeya_ops.certificates.material import authorities_path, certificate_path
@@ -46,13 +47,8 @@ def plan(role: str, port: int | None = None, **more: Any) -> Plan:
 
 @pytest.fixture(scope="module")
 def untrusted_address() -> Iterator[str]:
-    change = ["ip", "address", "add", f"{ADDRESS}/32", "dev", "lo"]
-    added = subprocess.run(change, capture_output=True)
-    if added.returncode:
-        pytest.skip(f"lacks root: no address can be added here: {added.stderr.decode().strip()}")
-    yield ADDRESS
-    change[2] = "del"
-    subprocess.run(change, capture_output=True, check=True)
+    with untrusted_network(ADDRESS) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

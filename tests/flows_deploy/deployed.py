@@ -15,6 +15,7 @@ import yaml
 
 from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
+from kakeya_ops.deploy.certificates import read_fleet_authority
 from kakeya_ops.deploy.context import HostContext, Step, Timing
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.material import Material, plan_identity, read_key
@@ -152,7 +153,8 @@ class Fleet:
         inventory = self.inventory
         if self._identity is None or self._identity[0] != inventory.cache:
             self._identity = inventory.cache, plan_identity(inventory)
-        return Material(read_key(inventory), self._identity[1], self.program, self.model_source)
+        authority = read_fleet_authority(inventory)
+        return Material(read_key(inventory), self._identity[1], self.program, self.model_source, authority)
 
     def plan(self, *names: str) -> Plan:
         """What deploy would do."""
