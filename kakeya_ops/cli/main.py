@@ -26,6 +26,7 @@ from kakeya_ops.cli import (
     lock,
     logs,
     memory,
+    quarantine,
     render,
     runbook,
     serve,
@@ -180,6 +181,7 @@ app.command()(logs.logs)
 app.command()(status.status)
 app.add_typer(key.app, name="key")
 app.add_typer(lock.app, name="lock")
+app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(verify.app, name="verify")
 app.add_typer(serve.app, name="serve")
 app.add_typer(inventory.app, name="inventory")

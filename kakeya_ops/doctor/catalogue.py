@@ -33,6 +33,7 @@ Code = Literal[
     "node-id",
     "version",
     "identity",
+    "quarantine",
 ]
 
 
@@ -141,6 +142,11 @@ TOPICS: dict[Code, Topic] = {
     "identity": Topic(
         "cache identity and runtime",
         "KV is used only where it means the same: same model, same cache settings, same arithmetic.",
+    ),
+    "quarantine": Topic(
+        "nodes in quarantine",
+        "A head whose self-audit found a node's KV to differ from its own asks that node no more. kakeya quarantine "
+        "list shows the evidence; kakeya quarantine release lets it be asked again.",
     ),
 }
 

@@ -25,6 +25,8 @@ def check_fleet(patients: Mapping[str, Patient]) -> Iterator[Finding]:
         yield _version(patient, patient.card, [other.card for other in running if other.card])
         if patient.host.role != "head":
             yield from (_identity(patient, patient.card, head) for head in heads)
+        else:
+            yield _quarantine(patient, patient.card)
 
 
 def _node_id(patient: Patient, card: Card, known: Iterable[Card]) -> Finding:
@@ -65,6 +67,18 @@ def _identity(patient: Patient, card: Card, head: Patient) -> Finding:
         "failed",
         f"differs from {head.name}'s in {words}",
         f"kakeya deploy {head.name} {patient.name}: both get the model and the cache section of this inventory",
+    )
+
+
+def _quarantine(head: Patient, card: Card) -> Finding:
+    if not card.quarantine:
+        return head.say("quarantine", "ok", "its self-audit holds nobody")
+    return head.say(
+        "quarantine",
+        "failed",
+        f"it asks {', '.join(card.quarantine)} no more: the KV differed from its own",
+        "kakeya quarantine list shows the evidence; once the cause is gone, kakeya quarantine release "
+        f"{card.quarantine[0]}",
     )
 
 

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from kakeya_ops.front.events import EventFeed, TooManyListeners
 from kakeya_ops.front.observatory import Observatory
 from kakeya_ops.front.openapi import openapi_route
+from kakeya_ops.front.quarantine_api import quarantine_routes
 from kakeya_ops.openai_api.errors import ApiError
 from kakeya_ops.openai_api.settings import ApiSettings, authorize
 from kakeya_ops.serving.counters import CONTENT_TYPE
@@ -42,6 +43,7 @@ def network_routes(observatory: Observatory, settings: ApiSettings) -> list[Rout
         Route("/v1/network/events", api.events, methods=["GET"]),
         Route("/v1/network/receipts/{request_id}", api.receipt, methods=["GET"]),
         Route("/metrics", api.metrics, methods=["GET"]),
+        *quarantine_routes(observatory.node, observatory.quarantine, settings),
         openapi_route(),
     ]
 

@@ -49,7 +49,8 @@ class Observatory:
 
     def __init__(self, head: HeadService, fleet: Fleet, *, period_seconds: float = PERIOD_SECONDS) -> None:
         self._head = head
-        self._node = head.node
+        self.quarantine = head.quarantine
+        self.node = self._node = head.node
         self._fleet = fleet
         self._period_seconds = period_seconds
         self._receipts = head.ledger.receipts

@@ -15,16 +15,18 @@ from starlette.routing import Route
 
 from kakeya_ops import __version__
 from kakeya_ops.openai_api.requests import ChatBody, TextBody
+from kakeya_ops.wire.releases import RELEASE_PATH, ReleaseOrder
 
 _REFERENCE = "#/components/schemas/{model}"
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
 _READING = (401,)
 _COMPLETING = (400, 401, 403, 404, 408, 413, 415, 500, 503, 504)
+_RELEASING = (400, 401, 403, 404, 408, 413, 415)
 _MEANINGS = {
     400: "A parameter is wrong; `param` names it.",
     401: "An API key is needed.",
-    403: "The directive is not the fleet's, or the host's name is not this one's.",
+    403: "The directive or the order is not the fleet's, or the host's name is not this one's.",
     404: "There is no such thing here.",
     408: "The body did not arrive in time.",
     413: "The body is too large.",
@@ -72,6 +74,8 @@ OPERATIONS: Sequence[Operation] = (
         (401, 404),
         parameter="request_id",
     ),
+    Operation("/v1/network/quarantine", "The nodes whose KV is not used, with the evidence."),
+    Operation(RELEASE_PATH, "Release a node, by an order that the fleet key signed.", _RELEASING, ReleaseOrder),
     Operation("/metrics", "Everything for Prometheus.", content_types=("text/plain", _JSON)),
     Operation("/health", "Whether the engine answers.", (503,), open=True),
     Operation("/healthz", "Whether the engine answers.", (503,), open=True),

@@ -24,7 +24,7 @@ from kakeya_ops.errors import EngineBusy, EngineDead
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.serving.audit_case import Case, Imported
 from kakeya_ops.serving.counters import CounterName, Counters
-from kakeya_ops.serving.quarantine import Quarantine
+from kakeya_ops.serving.quarantine import Held, Quarantine
 
 MOST_WAITING = 16
 """Imports that wait for an idle moment; a further one takes the place of the oldest that was merely sampled."""
@@ -201,13 +201,29 @@ class Auditor:
         self._quarantine.complete(node, case.deviation())
         self._quarantine.save()
         if held := self._quarantine.holds(node):
-            _logger.error("%s is in quarantine: %s", node, held.reason, extra={"worker": node})
+            _logger.error("put into quarantine", extra=_fields(held))
 
     def _forget(self, case: Case) -> None:
         with self._changed:
             if case in self._waiting:
                 self._waiting.remove(case)
             self._changed.notify_all()
+
+
+def _fields(held: Held) -> dict[str, object]:
+    """What a line of the log says of a finding."""
+    evidence = held.evidence
+    return {
+        "worker": held.node,
+        "epoch": evidence.epoch,
+        "instance": evidence.instance,
+        "request_id": evidence.request_id,
+        "block": evidence.block,
+        "part": evidence.part,
+        "max_deviation": evidence.max_deviation,
+        "tolerance": evidence.tolerance,
+        "reason": held.reason,
+    }
 
 
 @contextmanager

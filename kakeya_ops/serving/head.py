@@ -104,6 +104,7 @@ class HeadService:
         self.settings = settings
         self.ledger = Ledger(node, engine)
         self.quarantine = quarantine or Quarantine()
+        node.read_quarantine = lambda: self.quarantine.names
         self.auditor = Auditor(engine, node.pool, self.quarantine, node.counters, AuditRules(settings.audit))
         self._engine = engine
         self._neighbourhood = neighbourhood

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kakeya_ops.kv.identity import CacheIdentity
@@ -11,7 +12,7 @@ from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.metrics import NodeCollector
 from kakeya_ops.serving.presence import CARD_SECONDS, Health, NodeSettings, Presence
 from kakeya_ops.units import BlockHash
-from kakeya_ops.wire.cards import Card, Load, NodeMemory, PoolUse
+from kakeya_ops.wire.cards import MOST_CARDS, Card, Load, NodeMemory, PoolUse
 from kakeya_ops.wire.packing import PACKING
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class Node(Presence):
     identity: CacheIdentity
     engine: Engine | None = None
     jobs: JobBook | None = None
+    read_quarantine: Callable[[], Sequence[str]] = field(default=tuple, kw_only=True)
+    """Whom it asks no more; a head that audits sets this."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -52,6 +55,7 @@ class Node(Presence):
             "identity": self.identity.digest,
             "identity_document": self._document,
             "packings": (PACKING,),
+            "quarantine": tuple(self.read_quarantine())[:MOST_CARDS],
             "pool": PoolUse(used_bytes=pool.used_bytes, budget_bytes=pool.budget_bytes),
         }
         return card.model_copy(update=said | (_describe_engine(self.engine, card) if self.engine else {}))

@@ -8,6 +8,7 @@ under which nobody holds anything yet. A release does not bring the old names ba
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,12 +17,14 @@ from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 
-from kakeya_ops.errors import InputError
+from kakeya_ops.errors import InputError, RefusedError
+from kakeya_ops.wire.releases import MOST_REASON_CHARACTERS
 
 MOST_RELEASED = 64
 """How many of those that were released are remembered."""
-MOST_REASON_CHARACTERS = 500
 _GENERATION_CHARACTERS = 32
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Evidence:
 
     `matching_parts` were compared before it and were equal. The checksums are xxh3-128 in hexadecimal.
     `max_deviation` is the largest difference of two numbers, in standard deviations of this head's; None where what
-    had come was no longer at hand, or is not a number.
+    had come was no longer at hand, or is not a number. `tolerance` is what would have been let pass, in the same unit:
+    nothing, between nodes of equal arithmetic.
     """
 
     request_id: str
@@ -44,6 +48,7 @@ class Evidence:
     our_checksum: str
     their_checksum: str
     max_deviation: float | None = None
+    tolerance: float = 0.0
 
     @property
     def sentence(self) -> str:
@@ -134,6 +139,11 @@ class Quarantine:
         generation = self._state.generation
         return f"{tenant}\x1f{generation}" if generation else tenant
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The nodes that are held now."""
+        return tuple(one.node for one in self._state.held)
+
     def hold(self, node: str, evidence: Evidence) -> bool:
         """Ask `node` for nothing any more, and give all blocks new names; False when it is held already."""
         with self._lock:
@@ -153,7 +163,7 @@ class Quarantine:
     def release(self, node: str, reason: str) -> Held:
         """Let `node` be asked again; its first KV is audited as that of a new process is.
 
-        Raises `InputError` for a node that is not held, and for a reason that is empty or too long.
+        Raises `RefusedError` for a node that is not held, and `InputError` for a reason that is empty or too long.
         """
         reason = " ".join(reason.split())
         if not reason or len(reason) > MOST_REASON_CHARACTERS or not reason.isprintable():
@@ -161,13 +171,15 @@ class Quarantine:
         with self._lock:
             held = self.holds(node)
             if held is None:
-                names = ", ".join(one.node for one in self._state.held) or "none"
-                raise InputError(f"{node[:60]!r} is not in quarantine", hint=f"nodes that are: {names}")
+                names = ", ".join(self.names) or "none"
+                raise RefusedError(f"{node[:60]!r} is not in quarantine", hint=f"nodes that are: {names}")
             freed = replace(held, released_at=self._clock(), release_reason=reason)
             others = tuple(one for one in self._state.held if one is not held)
             released = (*self._state.released, freed)[-MOST_RELEASED:]
             self._state = replace(self._state, held=others, released=released)
         self.save()
+        fields = {"worker": node, "epoch": freed.evidence.epoch, "reason": reason, "held_at": freed.held_at}
+        _logger.warning("released from quarantine", extra=fields)
         return freed
 
     def save(self) -> None:

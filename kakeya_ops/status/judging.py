@@ -149,7 +149,7 @@ class _Fleet:
             known = self.apis[reach.head].nodes.get(name) or {}
             if held := known.get("quarantine"):
                 said = held.get("reason") if isinstance(held, Mapping) else held
-                problems.append(f"{reach.head} has it in quarantine: {said}; see kakeya quarantine")
+                problems.append(f"{reach.head} has it in quarantine: {said}; see kakeya quarantine list")
             elif not reach.to_node:
                 way = ", though it reaches the head" if reach.to_head else ""
                 problems.append(f"{reach.head} does not reach it{way}: {reach.error or 'not tried yet'}")

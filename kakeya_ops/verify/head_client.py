@@ -60,6 +60,10 @@ class HeadClient:
         """The JSON object at `path`."""
         return self._json(self._send("GET", path))
 
+    def post(self, path: str, body: bytes) -> dict[str, Any]:
+        """The JSON object that answers the JSON `body`."""
+        return self._json(self._send("POST", path, body, {"Content-Type": "application/json"}))
+
     def summary(self) -> dict[str, Any]:
         """The head's counters, and its fallbacks by reason."""
         return self._json(self._send("GET", "/v1/network/summary"))

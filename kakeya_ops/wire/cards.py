@@ -84,7 +84,7 @@ class Card(TellingBody):
 
     A prompt of n tokens takes `prefill_seconds_per_token` times n and `prefill_seconds_per_square` times n squared;
     `prefill_tokens_per_second` is the rate of the last chunks, wherever they were. `packings` names how it can make the
-    blocks that it sends smaller.
+    blocks that it sends smaller, and a head's `quarantine` whom it asks no more since an audit.
     """
 
     node: Name
@@ -111,6 +111,7 @@ class Card(TellingBody):
     prefill_seconds_per_token: Seconds | None = None
     prefill_seconds_per_square: Seconds | None = None
     packings: Annotated[tuple[Name, ...], Field(max_length=16, strict=False)] = ()
+    quarantine: Annotated[tuple[Name, ...], Field(max_length=MOST_CARDS, strict=False)] = ()
 
     limit_bytes: ClassVar[int] = 256 * 1024
 

@@ -62,3 +62,13 @@ def test_a_head_that_does_not_tell_its_identity_leaves_it_unknown() -> None:
 def test_nodes_that_do_not_answer_are_not_compared() -> None:
     gone = patient(state=settled(planner(), "allens", card=Unknown("nothing answers")))
     assert not look("identity", head=node("head"), allens=gone)
+
+
+def test_whom_a_head_holds_in_quarantine_is_found_on_its_card() -> None:
+    [finding] = look("quarantine", head=node("head", quarantine=("allens",)), allens=node("allens"))
+    assert (finding.host, finding.verdict) == ("head", "failed")
+    assert "allens" in finding.found
+    assert finding.fix
+    assert "kakeya quarantine list" in finding.fix
+    [fine] = look("quarantine", head=node("head"), allens=node("allens"))
+    assert fine.verdict == "ok"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.engine.engine import Engine
 
 TOKENS = 400
+WRONG = 4.0
 
 
 @pytest.fixture
@@ -23,19 +27,21 @@ def fleet(tmp_path: Path, tiny_llama: Path) -> Any:
         yield fleet
 
 
-def flip(engine: Engine) -> None:
-    """One weight of the first layer's keys, after the identity was computed from the files."""
+def put(engine: Engine, value: float) -> float:
+    """Change one weight of the first layer's keys to `value`; what it was. The identity was computed from the files."""
 
-    def change() -> None:
-        weight = engine._model.model.layers[0].self_attn.k_proj.weight
-        weight[0, 0] = weight[0, 0] + 4.0
-        engine._model.model.layers[0].self_attn.k_proj.weight = weight
+    def change() -> float:
+        layer = engine._model.model.layers[0].self_attn.k_proj
+        weight = layer.weight
+        before = float(weight[0, 0])
+        weight[0, 0] = value
+        layer.weight = weight
+        return before
 
-    engine.call(change)
+    return engine.call(change)
 
 
-def same_as_local(fleet: LoopbackFleet, *modes: str) -> Any:
-    prompt = fresh_prompt(TOKENS)
+def same_as_local(fleet: LoopbackFleet, prompt: str, *modes: str) -> Any:
     answer, receipt = fleet.head.complete(prompt, *modes)
     local, _ = fleet.head.complete(prompt, "local")
     return receipt, (answer.tokens, answer.logprobs) == (local.tokens, local.logprobs)
@@ -46,27 +52,42 @@ def audits(fleet: LoopbackFleet) -> Any:
     return counters["audits"], counters["audit_failures"]
 
 
-def test_one_flipped_weight_is_found_at_the_next_import_and_harms_nobody_after(fleet: LoopbackFleet) -> None:
+def quarantine(fleet: LoopbackFleet, *words: str) -> Any:
+    """What `kakeya quarantine` says."""
+    command = [sys.executable, "-m", "kakeya_ops.cli.main", "--json", "--inventory", str(fleet.write_inventory("head"))]
+    done = subprocess.run([*command, "quarantine", *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_one_flipped_weight_is_found_at_the_next_import_and_harms_nobody_until_the_worker_is_released(
+    fleet: LoopbackFleet,
+) -> None:
     with worker_inside(fleet, "worker") as worker:
-        fleet.head.wait_for_peer("worker")
-        assert same_as_local(fleet, "remote")[1]
-        wait_until(lambda: audits(fleet) == (1, 0), "an audit that is passed")
         assert worker.engine
-        flip(worker.engine)
-        receipt, equal = same_as_local(fleet, "remote")
+        fleet.head.wait_for_peer("worker")
+        assert same_as_local(fleet, fresh_prompt(TOKENS), "remote")[1]
+        wait_until(lambda: audits(fleet) == (1, 0), "an audit that is passed")
+        right = put(worker.engine, WRONG)
+        spoilt = fresh_prompt(TOKENS)
+        receipt, equal = same_as_local(fleet, spoilt, "remote")
         assert receipt["remote"]["computed_tokens"] == whole_blocks(TOKENS)
         assert not equal
         wait_until(lambda: audits(fleet) == (2, 1), "the finding")
-        held = fleet.head.node("worker")["quarantine"]
-        assert held["evidence"]["block"] == 0
-        assert held["evidence"]["max_deviation"] > 0
-        for _ in range(2):
-            receipt, equal = same_as_local(fleet)
+        for prompt in (spoilt, fresh_prompt(TOKENS)):
+            receipt, equal = same_as_local(fleet, prompt)
             assert (receipt["remote"], receipt["local_pool_tokens"], equal) == (None, 0, True)
-    file = fleet.directory / "fleet.key.head.quarantine.json"
-    assert file.stat().st_mode & 0o777 == 0o600
-    fleet.end("head")
-    fleet.start("head")
-    fleet.wait_ready("head")
-    assert fleet.head.node("worker")["quarantine"]["evidence"] == held["evidence"]
-    assert not fleet.head.usable("worker")
+        [held] = quarantine(fleet, "list")["held"]
+        evidence = held["evidence"]
+        assert (held["node"], evidence["epoch"], evidence["block"]) == ("worker", worker.epoch, 0)
+        assert evidence["max_deviation"] > evidence["tolerance"] == 0.0
+        assert (fleet.directory / "fleet.key.head.quarantine.json").stat().st_mode & 0o777 == 0o600
+        put(worker.engine, right)
+        fleet.restart("head")
+        assert fleet.head.node("worker")["quarantine"] == held
+        assert not fleet.head.usable("worker")
+        assert quarantine(fleet, "release", "worker", "--reason", "a new module")["release_reason"] == "a new module"
+        fleet.head.wait_for_peer("worker")
+        receipt, equal = same_as_local(fleet, spoilt, "remote")
+        assert (receipt["remote"]["pool_tokens"], equal) == (0, True)
+        wait_until(lambda: audits(fleet) == (1, 0), "an audit that is passed again")

@@ -253,3 +253,10 @@ def test_an_audit_that_cannot_be_carried_out_is_given_up(desk: Desk, caplog: pyt
     assert "an audit failed" in caplog.text
     assert desk.counted(CounterName.AUDITS) == 0
     assert desk.quarantine.state.held == ()
+
+
+def test_a_finding_is_logged_with_what_a_program_can_read(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    desk.audit(wrong(desk.bring()))
+    [line] = [record for record in caplog.records if record.message == "put into quarantine"]
+    assert (line.levelname, line.__dict__["worker"], line.__dict__["block"]) == ("ERROR", "worker", 3)
+    assert {"epoch", "request_id", "max_deviation", "tolerance"} <= line.__dict__.keys()

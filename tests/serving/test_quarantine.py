@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kakeya_ops.errors import InputError
+from kakeya_ops.errors import InputError, RefusedError
 from kakeya_ops.serving.quarantine import MOST_REASON_CHARACTERS, MOST_RELEASED, Evidence, Quarantine, State
 from serving.findings import EVIDENCE
 
@@ -101,8 +101,15 @@ def test_a_release_needs_a_reason(reason: str) -> None:
     assert quarantine.holds("allens")
 
 
+def test_a_release_is_logged_with_what_a_program_can_read(caplog: pytest.LogCaptureFixture) -> None:
+    held("allens").release("allens", "new memory")
+    [line] = caplog.records
+    assert (line.message, line.__dict__["worker"]) == ("released from quarantine", "allens")
+    assert (line.__dict__["reason"], line.__dict__["epoch"]) == ("new memory", EVIDENCE.epoch)
+
+
 def test_who_is_not_held_cannot_be_released() -> None:
-    with pytest.raises(InputError, match="not in quarantine") as caught:
+    with pytest.raises(RefusedError, match="not in quarantine") as caught:
         held("allens").release("other", "because")
     assert caught.value.hint == "nodes that are: allens"
 

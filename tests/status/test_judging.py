@@ -177,7 +177,7 @@ def test_a_worker_that_does_not_reach_the_head_which_reaches_it_is_shown_as_such
     [
         (
             {"quarantine": {"reason": "its KV differs"}, "usable": False},
-            "head has it in quarantine: its KV differs; see kakeya quarantine",
+            "head has it in quarantine: its KV differs; see kakeya quarantine list",
         ),
         ({"conflict": True, "usable": False}, "head does not ask it: another running node has its id"),
         ({"usable": False}, "head does not ask it for a while after it failed"),

@@ -1,0 +1,84 @@
+"""``kakeya quarantine``: whom the self-audit has set aside, and their release."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kakeya_ops.cli.context import AppContext, app_context
+from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory
+
+app = typer.Typer(help="Show whom the self-audit has set aside, and release a node.", no_args_is_help=True)
+
+Url = Annotated[str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")]
+ApiKeyFile = Annotated[
+    Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
+]
+
+
+@app.callback()
+def quarantine() -> None:
+    """Show whom the self-audit has set aside, and release a node."""
+
+
+@app.command("list")
+def list_(ctx: typer.Context, url: Url = None, api_key_file: ApiKeyFile = None) -> None:
+    """List the nodes that the head asks no more, with the evidence against each.
+
+    A node is held when the head computed KV again that had come from it, and found a difference. Exits with 0, also
+    when somebody is held, and with 3 when the head cannot be reached.
+
+    Examples: kakeya quarantine list; kakeya --json quarantine list
+    """
+    from kakeya_ops.verify.head_client import HeadClient
+    from kakeya_ops.verify.quarantine import read_quarantine
+    from kakeya_ops.views.quarantine import quarantine_view
+
+    context = app_context(ctx)
+    address = url or head_url(_inventory(context))
+    with HeadClient(address, read_api_key(api_key_file) if api_key_file else None) as client:
+        listing = read_quarantine(client)
+    context.printer.show(listing.to_json(), *quarantine_view(listing))
+
+
+@app.command()
+def release(
+    ctx: typer.Context,
+    node: Annotated[str, typer.Argument(help="The node to be asked again.", metavar="NODE")],
+    reason: Annotated[
+        str, typer.Option(help="Why it is to be trusted again; kept with the evidence.", metavar="TEXT")
+    ] = "none given",
+    url: Url = None,
+    api_key_file: ApiKeyFile = None,
+) -> None:
+    """Let the head ask a node again that it holds in quarantine. Needs the fleet key.
+
+    Its next KV is audited as that of a new process is, and nothing that was computed before the finding comes back.
+    Exits with 0 when it was released, 1 when the head does not hold it, 3 when the head cannot be reached.
+
+    Example: kakeya quarantine release allens --reason "memory module replaced"
+    """
+    from kakeya_ops.verify.head_client import HeadClient
+    from kakeya_ops.verify.quarantine import release as release_node
+    from kakeya_ops.views.quarantine import released_line
+
+    context = app_context(ctx)
+    inventory = _inventory(context)
+    keys, address = fleet_keys(inventory), url or head_url(inventory)
+    with HeadClient(address, read_api_key(api_key_file) if api_key_file else None) as client:
+        freed = release_node(client, keys, node, reason)
+    context.printer.show(freed.to_json(), released_line(freed, address))
+
+
+def _inventory(context: AppContext) -> Inventory:
+    from kakeya_ops.inventory import find_inventory, load_inventory
+
+    return load_inventory(find_inventory(context.inventory_path))
+
+
+__all__ = ["app", "list_", "quarantine", "release"]
