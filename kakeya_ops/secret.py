@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
 import secrets
 import stat
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from kakeya_ops.errors import EnvironmentFault, InputError
@@ -128,6 +130,15 @@ def write_new_secret(path: Path, data: bytes) -> None:
 
     Folders above it are made. Raises `OSError`: `FileExistsError` if the name is taken.
     """
+    _write_beside(path, data, os.link)
+
+
+def replace_secret(path: Path, data: bytes) -> None:
+    """As `write_new_secret`, whoever has the name."""
+    _write_beside(path, data, os.replace)
+
+
+def _write_beside(path: Path, data: bytes, give_name: Callable[[str, Path], None]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
@@ -135,9 +146,10 @@ def write_new_secret(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
-        os.link(name, path)
+        give_name(name, path)
     finally:
-        os.unlink(name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
 
 
 __all__ = [
@@ -148,6 +160,7 @@ __all__ = [
     "read_fleet_key",
     "read_fleet_keys",
     "read_keys",
+    "replace_secret",
     "write_fleet_key",
     "write_new_secret",
 ]

@@ -17,7 +17,7 @@ from kakeya_ops.certificates.authority import Authority, authority_path, read_au
 from kakeya_ops.certificates.facts import parse_certificates
 from kakeya_ops.errors import InputError
 
-HINT = "make the fleet's authority with kakeya key new, then: kakeya deploy all"
+HINT = "make the fleet's authority with kakeya key new, then: kakeya deploy all; by hand: kakeya key certificate NODE"
 
 
 def authorities_path(key_file: str | Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
-from kakeya_ops.certificates import authority_path
+from kakeya_ops.certificates import authority_path, read_certificates
 from kakeya_ops.cli.main import app
 from kakeya_ops.secret import read_fleet_key
 
@@ -64,3 +64,44 @@ def test_an_unsigned_fleet_has_no_place_for_a_key(tmp_path: Path) -> None:
     result = new_key(tmp_path, None)
     assert result.exit_code == 2
     assert "hint: set fleet.key_file" in result.stderr
+
+
+def fleet_by_hand(folder: Path, *, trusted: bool) -> Path:
+    """An inventory with a worker on a network, and its key with the authority."""
+    folder.mkdir(exist_ok=True)
+    key = folder / "keys" / "fleet.key"
+    endpoint = {"network": "lan", "address": "10.0.0.7", "port": 8765, "trusted": trusted}
+    document = {
+        "fleet": {"name": "f", "key_file": str(key)},
+        "model": {"path": "/m"},
+        "hosts": {"head": {"role": "head", "api": {}}, "allens": {"role": "worker", "endpoints": [endpoint]}},
+    }
+    inventory = folder / "inventory.yaml"
+    inventory.write_text(yaml.safe_dump(document))
+    assert CliRunner().invoke(app, ["--inventory", str(inventory), "key", "new"]).exit_code == 0
+    return inventory
+
+
+def certify(inventory: Path, *words: str) -> Result:
+    return CliRunner().invoke(app, ["--inventory", str(inventory), "key", "certificate", *words])
+
+
+def test_a_certificate_for_a_node_that_is_served_by_hand(tmp_path: Path) -> None:
+    inventory, folder = fleet_by_hand(tmp_path, trusted=False), tmp_path / "keys/allens"
+    result = certify(inventory, "allens")
+    assert result.exit_code == 0, result.output
+    assert str(folder / "fleet.key.cert.pem") in result.stdout
+    assert "beside the fleet key of allens" in result.stdout
+    assert read_certificates(folder / "fleet.key") is not None
+    again = certify(inventory, "allens")
+    assert (again.exit_code, again.stdout) == (3, "")
+    assert certify(inventory, "allens", "--replace").exit_code == 0
+    assert certify(inventory, "head", "--into", str(tmp_path / "keys")).exit_code == 0
+    assert read_certificates(tmp_path / "keys/fleet.key") is not None
+
+
+def test_no_certificate_where_there_is_no_such_node_or_no_need(tmp_path: Path) -> None:
+    assert certify(fleet_by_hand(tmp_path, trusted=False), "alens").exit_code == 2
+    result = certify(fleet_by_hand(tmp_path / "trusting", trusted=True), "allens")
+    assert result.exit_code == 2
+    assert "no endpoint of this fleet speaks TLS" in result.stderr
