@@ -11,13 +11,16 @@ TEST_PROCESSES ?= 2
 PYTEST_OPTIONS ?=
 
 .NOTPARALLEL:
-.PHONY: help demo test check docs bench real-model system-deps constraints clean
+.PHONY: help demo path test check docs bench real-model system-deps constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## A whole fleet on this machine: head, worker, proof; on a terminal it stays until Ctrl-C
 	@if [ -t 0 ] && [ -t 1 ]; then $(BIN)/kakeya demo --keep || [ $$? -eq 130 ]; else $(BIN)/kakeya demo; fi
+
+path: $(VENV)/.installed-dev ## Two bare hosts on loopback, simulated Macs behind real SSH, become a proved fleet; shows every command
+	$(BIN)/python -m pytest -q -s tests/flows_deploy/test_path.py
 
 test: check ## Everything that CI runs
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)

@@ -38,6 +38,17 @@ def init(
     output: Annotated[Path, typer.Option("--output", "-o", help="The inventory to write.", metavar="FILE")] = Path(
         "inventory.yaml"
     ),
+    python: Annotated[
+        str | None,
+        typer.Option(help="An interpreter on every host; default: deploy looks for one there.", metavar="PATH"),
+    ] = None,
+    api_port: Annotated[
+        int, typer.Option(min=1, max=65535, help="Port of the head's API and dashboard.", metavar="N")
+    ] = 8080,
+    peer_ports: Annotated[
+        tuple[int, int],
+        typer.Option(help="Ports for other nodes: the head's, and that of every other host.", metavar="HEAD OTHERS"),
+    ] = (51051, 53051),
     measure: Annotated[bool, typer.Option(help="Measure the lines from the head to the others.")] = True,
     discover: Annotated[
         bool, typer.Option("--discover", help="Only list the Macs that announce themselves on the local network.")
@@ -53,7 +64,10 @@ def init(
     if discover:
         _list_announced(context)
     else:
-        _found(context, Options(tuple(hosts or ()), head, model, fleet, pool_gb, key_file, output, measure))
+        options = Options(
+            tuple(hosts or ()), head, model, fleet, pool_gb, key_file, python, (api_port, *peer_ports), output, measure
+        )
+        _found(context, options)
 
 
 @dataclass(frozen=True)
@@ -66,6 +80,8 @@ class Options:
     fleet: str
     pool_gb: float
     key_file: str
+    python: str | None
+    ports: tuple[int, int, int]
     output: Path
     measure: bool
 
@@ -91,12 +107,20 @@ def _found(context: AppContext, options: Options) -> None:
 
 def _choose(options: Options) -> tuple[tuple[Invitation, ...], Choices]:
     """Who is invited, the head first, and what was chosen; what was not said is asked for."""
-    from kakeya_ops.founding import Choices, Invitation, make_label
+    from kakeya_ops.founding import Choices, Invitation, Ports, make_label
 
     model = options.model or _ask("The model directory", "--model DIR")
     others = options.hosts or _ask("The other Macs, as ssh knows them (with spaces between)", "--host SSH").split()
     head = Invitation.parse(options.head or f"head={socket.gethostname()}")
-    choices = Choices(make_label(options.fleet), _portable(model), head.name, options.pool_gb, options.key_file)
+    choices = Choices(
+        fleet=make_label(options.fleet),
+        model_path=_portable(model),
+        head=head.name,
+        pool_gb=options.pool_gb,
+        key_file=options.key_file,
+        python=options.python,
+        ports=Ports(*options.ports),
+    )
     return (head, *map(Invitation.parse, others)), choices
 
 

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from kakeya_ops.founding.founding import Founding, make_key, write_inventory
 from kakeya_ops.founding.newcomer import Invitation, make_label
-from kakeya_ops.founding.proposal import Choices, Member, Proposal
+from kakeya_ops.founding.proposal import Choices, Member, Ports, Proposal
 
-__all__ = ["Choices", "Founding", "Invitation", "Member", "Proposal", "make_key", "make_label", "write_inventory"]
+__all__ = [
+    "Choices",
+    "Founding",
+    "Invitation",
+    "Member",
+    "Ports",
+    "Proposal",
+    "make_key",
+    "make_label",
+    "write_inventory",
+]

@@ -22,14 +22,25 @@ HEAD_PORT, PEER_PORT, API_PORT = 51051, 53051, 8080
 
 
 @dataclass(frozen=True)
+class Ports:
+    """TCP ports: of the head's API, of the head for its peers, and of every other node."""
+
+    api: int = API_PORT
+    head: int = HEAD_PORT
+    others: int = PEER_PORT
+
+
+@dataclass(frozen=True)
 class Choices:
-    """What a person has said. `head` is the name of one of the newcomers."""
+    """What a person has said. `head` names one of the newcomers; `python` is an interpreter that all hosts have."""
 
     fleet: str
     model_path: str
     head: str
     pool_gb: float = 4.0
     key_file: str = "~/.kakeya/fleet.key"
+    python: str | None = None
+    ports: Ports = Ports()
 
 
 @dataclass(frozen=True)
@@ -62,7 +73,7 @@ class Proposal:
         )
         environment.filters["yaml"] = lambda value: json.dumps(value, ensure_ascii=False)
         environment.filters["comment"] = lambda value: "".join(c if c.isprintable() else "?" for c in str(value))
-        text = environment.get_template(TEMPLATE).render(proposal=self, api_port=API_PORT)
+        text = environment.get_template(TEMPLATE).render(proposal=self)
         parse_inventory(text.encode(), "the proposed inventory")
         return text
 
@@ -93,7 +104,7 @@ def propose(newcomers: Sequence[Newcomer], choices: Choices, model: Model | None
 
 def _draft(newcomer: Newcomer, choices: Choices) -> Member:
     is_head = newcomer.name == choices.head
-    port = HEAD_PORT if is_head else PEER_PORT
+    port = choices.ports.head if is_head else choices.ports.others
     endpoints = tuple(_endpoints(newcomer, port))
     return Member(newcomer, "head" if is_head else "worker", "as was asked" if is_head else "", endpoints)
 
@@ -126,4 +137,4 @@ def _assess(draft: Member, inventory: Inventory, model: Model | None, role: Role
     return assess(inventory, host, model, Surroundings(draft.newcomer.memory), Overrides(role))
 
 
-__all__ = ["API_PORT", "HEAD_PORT", "PEER_PORT", "TEMPLATE", "Choices", "Member", "Proposal", "propose"]
+__all__ = ["API_PORT", "HEAD_PORT", "PEER_PORT", "TEMPLATE", "Choices", "Member", "Ports", "Proposal", "propose"]

@@ -45,7 +45,7 @@ def next_steps(output: Path, key_file: str, *, made: bool) -> Text:
     """What was written, and the commands that follow."""
     key = f"made the fleet key {key_file}" if made else f"the fleet key {key_file} was there already"
     option = "" if output == Path("inventory.yaml") else f" --inventory {output}"
-    commands = ("doctor", "memory", "deploy all", "verify remote-prefill")
+    commands = ("doctor", "memory", "deploy all", "verify remote-prefill", "status")
     lines = [f"wrote {visible(str(output))}; {visible(key)}", "next:"]
     return Text("\n".join([*lines, *(f"  kakeya{option} {command}" for command in commands)]))
 

@@ -29,6 +29,7 @@ def macs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_an_inventory_and_a_key_come_of_two_names(macs: Path, tiny_llama: Path) -> None:
     words = ["init", "--head", "head=one", "--host", "allens=two", "--model", str(tiny_llama), "--no-measure"]
+    words += ["--api-port", "8081", "--peer-ports", "51052", "53052"]
     result = CliRunner().invoke(app, ["--json", *words])
     assert result.exit_code == 0, result.output
     document = json.loads(result.stdout)
@@ -36,6 +37,7 @@ def test_an_inventory_and_a_key_come_of_two_names(macs: Path, tiny_llama: Path) 
     assert document["key_made"] is True
     inventory = load_inventory(macs / "inventory.yaml")
     assert inventory.host("allens").ssh_host == "two"
+    assert [inventory.host(name).endpoints[0].port for name in ("head", "allens")] == [51052, 53052]
     assert (macs / ".kakeya/fleet.key").stat().st_mode & 0o777 == 0o600
     assert CliRunner().invoke(app, ["inventory", "check"]).exit_code == 0
 

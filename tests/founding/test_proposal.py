@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from founding.macs import CHOICES, newcomer
 from kakeya_ops.errors import InventoryError
 from kakeya_ops.founding.newcomer import Invitation
-from kakeya_ops.founding.proposal import Proposal, propose
+from kakeya_ops.founding.proposal import Ports, Proposal, propose
 from kakeya_ops.inventory import Inventory, parse_inventory
 from kakeya_ops.memory.assessment import read_model
 
@@ -34,6 +34,15 @@ def test_the_file_says_what_was_read(tiny_llama: Path) -> None:
     assert inventory.host("head").endpoints[0].port == 51051
     assert inventory.host("head").api is not None
     assert "role: worker # the model fits" in proposal.render()
+
+
+def test_ports_and_interpreter_are_those_that_were_chosen() -> None:
+    choices = replace(CHOICES, python="/opt/homebrew/bin/python3.12", ports=Ports(api=8081, head=51052, others=53052))
+    inventory = read(propose([newcomer("head"), newcomer("allens")], choices, None))
+    head, allens = inventory.host("head"), inventory.host("allens")
+    assert head.api is not None
+    assert (head.api.port, head.endpoints[0].port, allens.endpoints[0].port) == (8081, 51052, 53052)
+    assert {head.python, allens.python} == {"/opt/homebrew/bin/python3.12"}
 
 
 def test_a_mac_that_the_model_does_not_fit_becomes_a_cache_peer(tiny_llama: Path) -> None:

@@ -156,6 +156,8 @@ class MacState(Record):
     mtu: dict[str, int] = {}  # noqa: RUF012 (each gets a copy)
     """Of interfaces by name, where it is not 1500."""
     bridge_address: str = "169.254.10.2"
+    lan_address: str | None = "192.0.2.10"
+    """None: Wi-Fi and Ethernet are off, only the cable leads to another Mac."""
     routes: dict[str, str] = {}  # noqa: RUF012 (each gets a copy)
     """The interface by which packets to an address leave; by default loopback's for 127/8, or else en0."""
 

@@ -230,10 +230,13 @@ def _nc(mac: MacState, arguments: list[str]) -> str:
 
 
 def _ifconfig(mac: MacState, arguments: list[str]) -> str:
+    lan = "\tstatus: inactive\n"
+    if mac.lan_address:
+        lan = f"\tinet {mac.lan_address} netmask 0xffffff00 broadcast 192.0.2.255\n\tstatus: active\n"
     blocks = {
         "lo0": "lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384\n\tinet 127.0.0.1 netmask 0xff000000\n",
         "en0": f"en0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> mtu {mac.mtu.get('en0', 1500)}\n"
-        "\tether 00:00:5e:00:53:01\n\tinet 192.0.2.10 netmask 0xffffff00 broadcast 192.0.2.255\n\tstatus: active\n",
+        f"\tether 00:00:5e:00:53:01\n{lan}",
         "bridge0": "bridge0: flags=8863<UP,BROADCAST,SMART,RUNNING,SIMPLEX,MULTICAST> "
         f"mtu {mac.mtu.get('bridge0', 1500)}\n\tinet6 fe80::5e%bridge0 prefixlen 64 scopeid 0xc\n"
         f"\tinet {mac.bridge_address} netmask 0xffff0000\n\tstatus: active\n",

@@ -36,7 +36,7 @@ def test_roles_reasons_and_what_lines_are_worth_are_there() -> None:
 def test_what_comes_next_can_be_pasted() -> None:
     text = shown(next_steps(Path("inventory.yaml"), "~/.kakeya/fleet.key", made=True))
     assert "made the fleet key ~/.kakeya/fleet.key" in text
-    assert "kakeya deploy all kakeya verify remote-prefill" in text
+    assert "kakeya deploy all kakeya verify remote-prefill kakeya status" in text
 
 
 def test_names_from_the_network_cannot_write_to_the_terminal() -> None:
