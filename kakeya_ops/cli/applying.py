@@ -10,7 +10,6 @@ import typer
 
 from kakeya_ops.cli.context import AppContext
 from kakeya_ops.cli.giving_up import giving_up
-from kakeya_ops.cli.reading import load, open_hosts
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts
@@ -64,4 +63,4 @@ def carry_out(
     return results
 
 
-__all__ = ["Applying", "ask", "carry_out", "load", "open_hosts"]
+__all__ = ["Applying", "ask", "carry_out"]

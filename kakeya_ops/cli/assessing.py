@@ -13,8 +13,8 @@ from pathlib import Path
 import typer
 from rich.console import RenderableType
 
-from kakeya_ops.cli.applying import load
 from kakeya_ops.cli.context import AppContext
+from kakeya_ops.cli.reading import load
 from kakeya_ops.deploy.hosts import Hosts
 from kakeya_ops.deploy.material import read_key
 from kakeya_ops.deploy.memory_gate import assess_state

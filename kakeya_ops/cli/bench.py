@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, UrlOption, fleet_keys, head_url, read_api_key
 from kakeya_ops.cli.context import app_context
-from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode
 from kakeya_ops.settings import expand_here
 
@@ -26,10 +25,6 @@ _LinkRate = Annotated[
 _Compare = Annotated[
     Literal["mlx-lm"] | None, typer.Option(help="Run this server beside the head, on the head's machine, and compare.")
 ]
-_Url = Annotated[str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")]
-_ApiKeyFile = Annotated[
-    Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
-]
 
 
 def bench(
@@ -41,8 +36,8 @@ def bench(
     expect: _Expect = None,
     link_rate: _LinkRate = None,
     compare: _Compare = None,
-    url: _Url = None,
-    api_key_file: _ApiKeyFile = None,
+    url: UrlOption = None,
+    api_key_file: ApiKeyFileOption = None,
 ) -> None:
     """Measure the fleet: prefill by prompt length on each node, hits, links, decode jitter, and from which prompt
     length on each worker helps.
@@ -59,13 +54,13 @@ def bench(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     plan = BenchPlan(
-        url=url or head_url(inventory),
+        url=head_url(inventory, url),
         fleet_keys=fleet_keys(inventory),
         lengths=parse_lengths(lengths),
         rounds=rounds,
         limit_seconds=seconds,
         worker=worker,
-        api_key=read_api_key(api_key_file) if api_key_file else None,
+        api_key=read_api_key(api_key_file),
         link_bytes_per_second=link_rate * 1e6 if link_rate else None,
         compared_model=expand_here(inventory.model.path) if compare else None,
         expected=tuple(parse_expectation(text) for text in expect or ()),

@@ -28,7 +28,7 @@ def doctor(
 
     Examples: kakeya doctor; kakeya doctor allens; kakeya --json doctor workers
     """
-    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.targets import select_hosts
     from kakeya_ops.doctor import Examination
     from kakeya_ops.views.doctor import report_view

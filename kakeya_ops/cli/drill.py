@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kakeya_ops.cli.asking_the_head import (
+    ApiKeyFileOption,
+    UrlOption,
+    certificates_for,
+    fleet_keys,
+    head_url,
+    read_api_key,
+)
 from kakeya_ops.cli.context import AppContext, app_context
-from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode, InputError, RefusedError
-from kakeya_ops.settings import expand_here
 
 if TYPE_CHECKING:
-    from kakeya_ops.certificates import Certificates
     from kakeya_ops.drill.catalogue import Kind
     from kakeya_ops.drill.run import DrillPlan
     from kakeya_ops.inventory import Inventory
@@ -30,12 +35,8 @@ def drill(
     worker: Annotated[
         str | None, typer.Option(help="The worker to drill; default: the first live one.", metavar="NODE")
     ] = None,
-    url: Annotated[
-        str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
-    ] = None,
+    url: UrlOption = None,
+    api_key_file: ApiKeyFileOption = None,
 ) -> None:
     """Break the fleet on purpose, one kind of fault at a time, and see that every answer is the right one.
 
@@ -81,14 +82,16 @@ def make_plan(
     inventory = load_inventory(find_inventory(context.inventory_path))
     check_allowed(inventory)
     return DrillPlan(
-        url=url or head_url(inventory),
-        operator=Operator(fleet_keys(inventory)[0], inventory.fleet.tenant, certificates_of(inventory)),
+        url=head_url(inventory, url),
+        operator=Operator(
+            fleet_keys(inventory)[0], inventory.fleet.tenant, certificates_for(inventory, "kakeya-drill")
+        ),
         head=inventory.with_role("head")[0].name,
         ways=ways_of(inventory),
         worker=worker,
         kinds=kinds,
         least_tokens=inventory.prefill.min_tokens,
-        api_key=read_api_key(api_key_file) if api_key_file else None,
+        api_key=read_api_key(api_key_file),
     )
 
 
@@ -106,14 +109,6 @@ def check_allowed(inventory: Inventory) -> None:
         )
 
 
-def certificates_of(inventory: Inventory) -> Certificates | None:
-    """Those that this machine calls with, where any node speaks TLS. Raises `InputError` for what cannot be used."""
-    from kakeya_ops.certificates.material import certificates_here
-
-    key_file = inventory.fleet.key_file
-    return certificates_here(expand_here(key_file), "kakeya-drill") if key_file and inventory.needs_tls else None
-
-
 def ways_of(inventory: Inventory) -> dict[str, Sequence[Endpoint]]:
     """Where each node listens for peers, the preferred endpoint first."""
     from kakeya_ops.peer.connection import Endpoint
@@ -127,4 +122,4 @@ def ways_of(inventory: Inventory) -> dict[str, Sequence[Endpoint]]:
     }
 
 
-__all__ = ["certificates_of", "check_allowed", "choose_kinds", "drill", "make_plan", "ways_of"]
+__all__ = ["check_allowed", "choose_kinds", "drill", "make_plan", "ways_of"]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, UrlOption, fleet_keys, head_url, read_api_key
 from kakeya_ops.cli.context import app_context
-from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 from kakeya_ops.errors import ExitCode, InputError
 from kakeya_ops.secret import Secret
 
@@ -22,12 +21,8 @@ def explain(
     request_id: Annotated[
         str, typer.Argument(help="The id of the answer, or of the request (X-Request-Id).", metavar="REQUEST_ID")
     ],
-    url: Annotated[
-        str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")
-    ] = None,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
-    ] = None,
+    url: UrlOption = None,
+    api_key_file: ApiKeyFileOption = None,
 ) -> None:
     """Explain one request: its receipt as a timeline, whether the fleet signed it, and which gain applied.
 
@@ -42,7 +37,7 @@ def explain(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     keys, without_keys = _keys(inventory)
-    with HeadClient(url or head_url(inventory), read_api_key(api_key_file) if api_key_file else None) as client:
+    with HeadClient(head_url(inventory, url), read_api_key(api_key_file)) as client:
         found = explain_request(client, request_id.rpartition("-")[2], keys, without_keys)
     context.printer.show(found.to_json(), *explanation(found))
     raise typer.Exit(ExitCode.OK if found.trustworthy else ExitCode.NO)

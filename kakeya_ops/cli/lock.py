@@ -23,7 +23,7 @@ HostArgument = Annotated[str, typer.Argument(help="The host in the inventory.", 
 @app.command()
 def show(ctx: typer.Context, host: HostArgument) -> None:
     """Show who holds the lock of a host, since when, and what for."""
-    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.lock import read_lock
 
     context = app_context(ctx)
@@ -37,7 +37,8 @@ def show(ctx: typer.Context, host: HostArgument) -> None:
 @app.command("break")
 def break_(ctx: typer.Context, host: HostArgument, yes: YesOption = False) -> None:
     """Take the lock of a host away from whoever holds it; do this only when they have gone."""
-    from kakeya_ops.cli.applying import Applying, ask, load, open_hosts
+    from kakeya_ops.cli.applying import Applying, ask
+    from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.lock import break_lock, read_lock
 
     context = app_context(ctx)

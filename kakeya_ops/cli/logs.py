@@ -21,7 +21,7 @@ def logs(
 
     On a terminal the servers' events are shown as words; elsewhere every line is as it was written.
     """
-    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.service_log import LogFollower, tail_log
     from kakeya_ops.views.log_lines import log_line
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, UrlOption, fleet_keys, head_url, read_api_key
 from kakeya_ops.cli.context import AppContext, app_context
-from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
 
 if TYPE_CHECKING:
     from kakeya_ops.inventory import Inventory
 
 app = typer.Typer(help="Show whom the self-audit has set aside, and release a node.", no_args_is_help=True)
-
-Url = Annotated[str | None, typer.Option(help="The head's API; default: that of the inventory's head.", metavar="URL")]
-ApiKeyFile = Annotated[
-    Path | None, typer.Option(help="File that holds an API key, where the head asks for one.", metavar="FILE")
-]
 
 
 @app.callback()
@@ -27,7 +21,7 @@ def quarantine() -> None:
 
 
 @app.command("list")
-def list_(ctx: typer.Context, url: Url = None, api_key_file: ApiKeyFile = None) -> None:
+def list_(ctx: typer.Context, url: UrlOption = None, api_key_file: ApiKeyFileOption = None) -> None:
     """List the nodes that the head asks no more, with the evidence against each.
 
     A node is held when the head computed KV again that had come from it, and found a difference. Exits with 0, also
@@ -41,7 +35,7 @@ def list_(ctx: typer.Context, url: Url = None, api_key_file: ApiKeyFile = None) 
 
     context = app_context(ctx)
     address = url or head_url(_inventory(context))
-    with HeadClient(address, read_api_key(api_key_file) if api_key_file else None) as client:
+    with HeadClient(address, read_api_key(api_key_file)) as client:
         listing = read_quarantine(client)
     context.printer.show(listing.to_json(), *quarantine_view(listing))
 
@@ -53,8 +47,8 @@ def release(
     reason: Annotated[
         str, typer.Option(help="Why it is to be trusted again; kept with the evidence.", metavar="TEXT")
     ] = "none given",
-    url: Url = None,
-    api_key_file: ApiKeyFile = None,
+    url: UrlOption = None,
+    api_key_file: ApiKeyFileOption = None,
 ) -> None:
     """Let the head ask a node again that it holds in quarantine. Needs the fleet key.
 
@@ -69,8 +63,8 @@ def release(
 
     context = app_context(ctx)
     inventory = _inventory(context)
-    keys, address = fleet_keys(inventory), url or head_url(inventory)
-    with HeadClient(address, read_api_key(api_key_file) if api_key_file else None) as client:
+    keys, address = fleet_keys(inventory), head_url(inventory, url)
+    with HeadClient(address, read_api_key(api_key_file)) as client:
         freed = release_node(client, keys, node, reason)
     context.printer.show(freed.to_json(), released_line(freed, address))
 

@@ -20,7 +20,7 @@ def render(
 
     The host is asked for what it depends on: its home folder and its launchd domains.
     """
-    from kakeya_ops.cli.applying import load, open_hosts
+    from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.desired import make_desired
     from kakeya_ops.deploy.sources import read_material
     from kakeya_ops.observe import observe_host

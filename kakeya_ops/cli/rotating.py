@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from kakeya_ops.cli.applying import Applying, ask, load, open_hosts
+from kakeya_ops.cli.applying import Applying, ask
 from kakeya_ops.cli.context import AppContext
 from kakeya_ops.cli.giving_up import giving_up
+from kakeya_ops.cli.reading import load, open_hosts
 from kakeya_ops.deploy.apply import Application, ApplySettings
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.hosts import Hosts

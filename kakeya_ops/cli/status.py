@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, certificates_for, read_api_key
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode, InputError
 
@@ -22,9 +23,7 @@ def status(
     no_ssh: Annotated[
         bool, typer.Option("--no-ssh", help="Do not ask hosts over SSH; what launchd says stays unknown.")
     ] = False,
-    api_key_file: Annotated[
-        Path | None, typer.Option(help="File that holds an API key, where a head asks for one.", metavar="FILE")
-    ] = None,
+    api_key_file: ApiKeyFileOption = None,
 ) -> None:
     """Show what every host of the inventory does now, whether it serves, and why not.
 
@@ -56,8 +55,6 @@ def status(
 
 def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple[Inventory, Sources]:
     """The inventory, and how its nodes are asked. Raises `InputError`."""
-    from kakeya_ops.certificates.material import certificates_here
-    from kakeya_ops.cli.verify import read_api_key
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.secret import read_fleet_key
     from kakeya_ops.settings import expand_here
@@ -74,10 +71,8 @@ def _read(context: AppContext, no_ssh: bool, api_key_file: Path | None) -> tuple
         open_runner = connect
     return inventory, Sources(
         key=read_fleet_key(expand_here(key_file)) if key_file else None,
-        certificates=certificates_here(expand_here(key_file), "kakeya-status")
-        if key_file and inventory.needs_tls
-        else None,
-        api_key=read_api_key(api_key_file) if api_key_file else None,
+        certificates=certificates_for(inventory, "kakeya-status"),
+        api_key=read_api_key(api_key_file),
         open_runner=open_runner,
         needs=forecast_needs(inventory),
     )

@@ -9,9 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from kakeya_ops.cli.main import app
-from kakeya_ops.cli.verify import fleet_keys, head_url, read_api_key
-from kakeya_ops.errors import ExitCode, InputError
-from kakeya_ops.inventory import Inventory, parse_inventory
+from kakeya_ops.errors import ExitCode
 from verify.samples import KEY, worker_card
 from verify.scripted_head import ScriptedHead, serve
 
@@ -28,10 +26,6 @@ hosts:
 
 def inventory(bind: str = "127.0.0.1", port: int = 8080, key: str = "/key", address: str = "10.0.0.7") -> str:
     return TEXT.format(bind=bind, port=port, key=key, address=address)
-
-
-def parsed(text: str) -> Inventory:
-    return parse_inventory(text.encode(), "f.yaml")
 
 
 @pytest.fixture
@@ -91,38 +85,3 @@ def test_the_length_of_the_prompt_is_the_users(head: ScriptedHead, fleet: Path) 
 
 def test_another_worker_is_no_proof(fleet: Path) -> None:
     assert probe(fleet, "--worker", "other").exit_code == ExitCode.NO
-
-
-@pytest.mark.parametrize(
-    ("bind", "url"),
-    [
-        ("127.0.0.1", "http://127.0.0.1:8080"),
-        ("::1", "http://[::1]:8080"),
-        ("head.local", "http://head.local:8080"),
-        ("0.0.0.0", "http://10.0.0.7:8080"),
-        ("::", "http://10.0.0.7:8080"),
-    ],
-)
-def test_the_head_is_asked_where_it_can_be_reached(bind: str, url: str) -> None:
-    assert head_url(parsed(inventory(bind))) == url
-
-
-def test_an_unsigned_fleet_cannot_be_proved() -> None:
-    with pytest.raises(InputError, match="unsigned"):
-        fleet_keys(parsed(inventory(key="null", address="127.0.0.1")))
-
-
-def test_an_api_key_is_read_from_its_file(tmp_path: Path) -> None:
-    path = tmp_path / "key"
-    path.write_text("secret-key\n")
-    assert read_api_key(path).reveal() == b"secret-key"
-
-
-@pytest.mark.parametrize("content", ["", "two words", "a\nb", "schlüssel"])
-def test_what_is_no_api_key_is_refused(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "key"
-    path.write_text(content)
-    with pytest.raises(InputError, match="API key file"):
-        read_api_key(path)
-    with pytest.raises(InputError, match="cannot be read"):
-        read_api_key(tmp_path / "absent")
