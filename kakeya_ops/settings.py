@@ -17,12 +17,18 @@ from pathlib import Path
 from kakeya_ops.errors import InputError
 
 _FOLDER = "kakeya"
+_INVENTORY = "inventory.yaml"
 
 
 def inventory_from_environment() -> Path | None:
     """The file that ``$KAKEYA_INVENTORY`` names, or None when it is unset or empty."""
     value = os.environ.get("KAKEYA_INVENTORY", "")
     return expand_here(value) if value else None
+
+
+def usual_inventories() -> tuple[Path, Path]:
+    """Where an inventory is that nobody named: in this folder, or else in the user's own."""
+    return Path(_INVENTORY), user_config_folder() / _INVENTORY
 
 
 def user_config_folder() -> Path:
@@ -60,4 +66,11 @@ def _xdg_folder(name: str, default: str) -> Path:
     return (Path(value) if os.path.isabs(value) else expand_here(default)) / _FOLDER
 
 
-__all__ = ["expand_here", "inventory_from_environment", "own_command", "user_cache_folder", "user_config_folder"]
+__all__ = [
+    "expand_here",
+    "inventory_from_environment",
+    "own_command",
+    "user_cache_folder",
+    "user_config_folder",
+    "usual_inventories",
+]

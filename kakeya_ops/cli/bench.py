@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, UrlOption, fleet_keys, head_url, read_api_key
+from kakeya_ops.cli.completing import offer_bench_targets, offer_workers
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import ExitCode
 from kakeya_ops.settings import expand_here
@@ -14,10 +15,16 @@ from kakeya_ops.settings import expand_here
 _Lengths = Annotated[str, typer.Option(help="About how many tokens the prompts have.", metavar="N,N,…")]
 _Rounds = Annotated[int, typer.Option(min=1, max=1000, help="How often each is measured.", metavar="N")]
 _Seconds = Annotated[float, typer.Option(min=1, help="Begin nothing new after so long.", metavar="SECONDS")]
-_Worker = Annotated[str | None, typer.Option(help="Measure only this worker.", metavar="NODE")]
+_Worker = Annotated[
+    str | None, typer.Option(help="Measure only this worker.", metavar="NODE", autocompletion=offer_workers)
+]
 _Expect = Annotated[
     list[str] | None,
-    typer.Option(help="A target that must be met: its name, or NAME<=NUMBER. May be repeated.", metavar="TARGET"),
+    typer.Option(
+        help="A target that must be met: its name, or NAME<=NUMBER. May be repeated.",
+        metavar="TARGET",
+        autocompletion=offer_bench_targets,
+    ),
 ]
 _LinkRate = Annotated[
     float | None, typer.Option(min=0.001, help="What the raw link carries, to judge transfers by.", metavar="MB/S")
@@ -44,6 +51,11 @@ def bench(
 
     Exits with 0, with 1 if nothing could be measured or an expectation is not met, with 3 when the head cannot be
     reached.
+
+    Examples:
+        kakeya bench
+        kakeya bench --lengths 512,4096 --rounds 5 --worker allens
+        kakeya --json bench --expect 'hit<=0.02' --link-rate 1100
     """
     from kakeya_ops.bench.plan import BenchPlan, parse_lengths
     from kakeya_ops.bench.run import run_bench

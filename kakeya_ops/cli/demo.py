@@ -24,6 +24,10 @@ def demo(
     """Start a head and a worker here, ask a question, and prove that the worker computed its prefix.
 
     Needs no Mac and no download. Exits with 0 when every check of the probe is ok, and leaves nothing behind.
+
+    Examples:
+        kakeya demo
+        kakeya demo --keep --port 8080
     """
     from kakeya_ops.demo.run import DemoOptions, run_demo
     from kakeya_ops.settings import own_command

@@ -6,11 +6,21 @@ from typing import Annotated
 
 import typer
 
+from kakeya_ops.cli.completing import offer_hosts, offer_targets
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.importing import importing
 
 TargetsArgument = Annotated[
-    list[str], typer.Argument(help="Hosts or groups of the inventory, or all.", metavar="TARGET...", show_default=False)
+    list[str],
+    typer.Argument(
+        help="Hosts or groups of the inventory, or all.",
+        metavar="TARGET",
+        show_default=False,
+        autocompletion=offer_targets,
+    ),
+]
+HostArgument = Annotated[
+    str, typer.Argument(help="The host in the inventory.", metavar="HOST", autocompletion=offer_hosts)
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 ParallelOption = Annotated[int, typer.Option(min=1, max=64, help="Hosts at once, after the first.", metavar="N")]
@@ -36,6 +46,13 @@ def deploy(
     """Install the service on hosts over SSH, prove it healthy, and take it back where that fails.
 
     Exits with 0 when every host is what it shall be, 4 when only some are, 5 when --check finds something to do.
+
+    Examples:
+        kakeya deploy all --check
+        kakeya deploy all
+        kakeya deploy workers --yes --parallel 2
+        kakeya deploy allens --force 'nothing else runs there'
+        kakeya deploy allens --history
     """
     with importing():
         from kakeya_ops.cli.reading import reading
@@ -53,4 +70,4 @@ def deploy(
         run_deploy(app_context(ctx), found, options)
 
 
-__all__ = ["ParallelOption", "TargetsArgument", "YesOption", "deploy"]
+__all__ = ["HostArgument", "ParallelOption", "TargetsArgument", "YesOption", "deploy"]

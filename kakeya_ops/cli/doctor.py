@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from kakeya_ops.cli.completing import offer_targets
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode
 
@@ -19,14 +20,22 @@ def doctor(
     ctx: typer.Context,
     hosts: Annotated[
         list[str] | None,
-        typer.Argument(help="Hosts or groups of the inventory; default: all.", metavar="[HOST]...", show_default=False),
+        typer.Argument(
+            help="Hosts or groups of the inventory; default: all.",
+            metavar="HOST",
+            show_default=False,
+            autocompletion=offer_targets,
+        ),
     ] = None,
 ) -> None:
     """Look at every host over SSH: what must be true before a deploy, and what only goes wrong on Macs.
 
     One finding a line, each with what to do about it. Nothing is changed. Exits with 1 when something failed.
 
-    Examples: kakeya doctor; kakeya doctor allens; kakeya --json doctor workers
+    Examples:
+        kakeya doctor
+        kakeya doctor allens
+        kakeya --json doctor workers
     """
     from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.targets import select_hosts

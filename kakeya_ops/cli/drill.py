@@ -16,8 +16,10 @@ from kakeya_ops.cli.asking_the_head import (
     head_url,
     read_api_key,
 )
+from kakeya_ops.cli.completing import offer_drills, offer_workers
 from kakeya_ops.cli.context import AppContext, app_context
 from kakeya_ops.errors import ExitCode, InputError, RefusedError
+from kakeya_ops.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from kakeya_ops.drill.catalogue import Kind
@@ -29,11 +31,19 @@ if TYPE_CHECKING:
 def drill(
     ctx: typer.Context,
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Try only this kind; may be given again.", metavar="KIND")
+        list[str] | None,
+        typer.Option(
+            "--only", help="Try only this kind; may be given again.", metavar="KIND", autocompletion=offer_drills
+        ),
     ] = None,
     show_kinds: Annotated[bool, typer.Option("--list", help="Show the kinds of fault and try none.")] = False,
     worker: Annotated[
-        str | None, typer.Option(help="The worker to drill; default: the first live one.", metavar="NODE")
+        str | None,
+        typer.Option(
+            help="The worker to drill; default: the first live one.",
+            metavar="NODE",
+            autocompletion=offer_workers,
+        ),
     ] = None,
     url: UrlOption = None,
     api_key_file: ApiKeyFileOption = None,
@@ -43,6 +53,11 @@ def drill(
     Each kind is met by a request of the drill's own, undone, and judged: tokens equal to those of a local prefill, the
     fallback counted by its reason, the seconds lost. Needs fleet.drill: true in the inventory. Ctrl-C disarms.
     Exits with 0 when all is safe, 1 when a request failed or a token differed, 3 when the fleet cannot be reached.
+
+    Examples:
+        kakeya drill --list
+        kakeya drill --worker allens
+        kakeya drill --only cut-middle --only killed-worker
     """
     from kakeya_ops.drill.run import run_drill
     from kakeya_ops.views.drill import catalogue_json, catalogue_table, drill_table, drill_verdict, result_line
@@ -67,7 +82,8 @@ def choose_kinds(only: Sequence[str] | None) -> Sequence[Kind]:
         return CATALOGUE
     unknown = [name for name in only if kind_named(name) is None]
     if unknown:
-        raise InputError(f"there is no kind of fault called {unknown[0]}", hint="kakeya drill --list shows them")
+        near = did_you_mean(unknown[0], [kind.name for kind in CATALOGUE])
+        raise InputError(f"there is no kind of fault {unknown[0]!r}{near}", hint="kakeya drill --list shows them")
     return [kind for kind in CATALOGUE if kind.name in only]
 
 

@@ -28,6 +28,10 @@ def explain(
 
     Exits with 0 when it was found, 1 when the head keeps no such receipt or a signature is wrong, 3 when the head
     cannot be reached.
+
+    Examples:
+        kakeya explain 4f1c0a9be2d7
+        kakeya --json explain chatcmpl-4f1c0a9be2d7
     """
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.verify.explain import explain as explain_request

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from kakeya_ops.remote.runner import Runner
 
 
+_Hosts = Annotated[
+    list[str] | None,
+    typer.Option("--host", help="Another Mac, NAME=SSH or an ssh target; may be repeated.", metavar="[NAME=]SSH"),
+]
+_KeyFile = Annotated[str, typer.Option(help="Where the fleet key is to be, on every host.", metavar="FILE")]
+_Output = Annotated[Path, typer.Option("--output", "-o", help="The inventory to write.", metavar="FILE")]
+
+
 def init(
     ctx: typer.Context,
-    hosts: Annotated[
-        list[str] | None,
-        typer.Option("--host", help="Another Mac, NAME=SSH or an ssh target; may be repeated.", metavar="[NAME=]SSH"),
-    ] = None,
+    hosts: _Hosts = None,
     head: Annotated[
         str | None, typer.Option(help="The Mac that answers; default: this one.", metavar="[NAME=]SSH")
     ] = None,
@@ -32,12 +37,8 @@ def init(
     ] = None,
     fleet: Annotated[str, typer.Option(help="Name of the fleet.", metavar="NAME")] = "home",
     pool_gb: Annotated[float, typer.Option(min=0.01, help="Memory for each node's pool, in GiB.", metavar="N")] = 4.0,
-    key_file: Annotated[
-        str, typer.Option(help="Where the fleet key is to be, on every host.", metavar="FILE")
-    ] = "~/.kakeya/fleet.key",
-    output: Annotated[Path, typer.Option("--output", "-o", help="The inventory to write.", metavar="FILE")] = Path(
-        "inventory.yaml"
-    ),
+    key_file: _KeyFile = "~/.kakeya/fleet.key",
+    output: _Output = Path("inventory.yaml"),
     python: Annotated[
         str | None,
         typer.Option(help="An interpreter on every host; default: deploy looks for one there.", metavar="PATH"),
@@ -58,7 +59,10 @@ def init(
 
     Nothing is overwritten, and nothing is changed on any Mac. What is not given is asked for on a terminal.
 
-    Examples: kakeya init --discover; kakeya init --host allens.local --model ~/kakeya-models/MODEL
+    Examples:
+        kakeya init --discover
+        kakeya init --host allens.local --model ~/kakeya-models/MODEL
+        kakeya init --head mini=mini.local --host allens=me@allens.local --model ~/models/MODEL -o two-macs.yaml
     """
     context = app_context(ctx)
     if discover:

@@ -12,6 +12,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
+from kakeya_ops.cli.completing import offer_hosts
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.errors import InventoryError
 from kakeya_ops.units import render_bytes
@@ -19,17 +20,36 @@ from kakeya_ops.units import render_bytes
 if TYPE_CHECKING:
     from kakeya_ops.inventory import Inventory, ResolvedHost
 
-app = typer.Typer(help="Show and check the inventory.", no_args_is_help=True)
+app = typer.Typer(
+    help="""Show and check the inventory.
+
+    Examples:
+        kakeya inventory check
+        kakeya inventory show
+    """,
+    no_args_is_help=True,
+)
 
 
 @app.command()
 def show(
     ctx: typer.Context,
     host: Annotated[
-        str | None, typer.Argument(help="Only this host, in full; default: all.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Only this host, in full; default: all.",
+            metavar="HOST",
+            show_default=False,
+            autocompletion=offer_hosts,
+        ),
     ] = None,
 ) -> None:
-    """Show what holds for each host once the defaults are merged in."""
+    """Show what holds for each host once the defaults are merged in.
+
+    Examples:
+        kakeya inventory show
+        kakeya inventory show allens
+    """
     from kakeya_ops.inventory import find_inventory, load_inventory
 
     context = app_context(ctx)
@@ -41,7 +61,12 @@ def show(
 
 @app.command()
 def check(ctx: typer.Context) -> None:
-    """Tell every fault of the inventory with its path and line."""
+    """Tell every fault of the inventory with its path and line.
+
+    Examples:
+        kakeya inventory check
+        kakeya inventory check --inventory two-macs.yaml
+    """
     from kakeya_ops.inventory import find_inventory, load_inventory
 
     context = app_context(ctx)
@@ -60,7 +85,11 @@ def check(ctx: typer.Context) -> None:
 
 @app.command()
 def schema(ctx: typer.Context) -> None:
-    """Print the JSON Schema of an inventory, for completion in an editor."""
+    """Print the JSON Schema of an inventory, for completion in an editor.
+
+    Examples:
+        kakeya inventory schema > inventory.schema.json
+    """
     from kakeya_ops.inventory.reference import inventory_schema
 
     app_context(ctx).printer.raw(json.dumps(inventory_schema(), indent=2))

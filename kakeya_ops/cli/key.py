@@ -8,16 +8,22 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from kakeya_ops.cli.completing import offer_hosts
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.deploy import YesOption
 from kakeya_ops.errors import InputError
 
-app = typer.Typer(help="The key that the fleet's nodes know each other by.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def key() -> None:
-    """The key that the fleet's nodes know each other by."""
+    """The key that the fleet's nodes know each other by.
+
+    Examples:
+        kakeya key new
+        kakeya key rotate
+    """
 
 
 @app.command()
@@ -25,6 +31,9 @@ def new(ctx: typer.Context) -> None:
     """Make the fleet key that the inventory names, and the authority of its certificates, for their owner alone.
 
     What is there already stays: to replace it is `kakeya key rotate`. Exits with 3 if nothing lacks.
+
+    Examples:
+        kakeya key new
     """
     from kakeya_ops.certificates.founding import make_secrets
     from kakeya_ops.inventory import find_inventory, load_inventory
@@ -44,7 +53,9 @@ def new(ctx: typer.Context) -> None:
 @app.command()
 def certificate(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(metavar="NODE", help="The host whose certificate it is to be.")],
+    node: Annotated[
+        str, typer.Argument(metavar="NODE", help="The host whose certificate it is to be.", autocompletion=offer_hosts)
+    ],
     into: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where both files are to be; default: NODE, beside the fleet key."),
@@ -55,7 +66,9 @@ def certificate(
 
     Both files belong beside the fleet key on the node's machine. Exits with 3 where a file is there already.
 
-    Examples: kakeya key certificate allens; kakeya key certificate head --into ~/.kakeya
+    Examples:
+        kakeya key certificate allens
+        kakeya key certificate head --into ~/.kakeya
     """
     from kakeya_ops.certificates.handing import hand_out
     from kakeya_ops.deploy.certificates import addresses_of, read_fleet_authority
@@ -88,6 +101,10 @@ def rotate(ctx: typer.Context, yes: YesOption = False) -> None:
     So is the authority of its certificates, where any endpoint needs them.
 
     Every node is restarted three times, one node after the other. What was interrupted is gone on with by another run.
+
+    Examples:
+        kakeya key rotate
+        kakeya key rotate --yes
     """
     from kakeya_ops.cli.rotating import run_rotation
 

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.text import Text
 
 from kakeya_ops.cli.context import app_context
-from kakeya_ops.cli.deploy import YesOption
+from kakeya_ops.cli.deploy import HostArgument, YesOption
 from kakeya_ops.views.printer import visible
 
 if TYPE_CHECKING:
     from kakeya_ops.deploy.lock import Holder
 
-app = typer.Typer(help="Show and break the lock that whoever changes a host holds.", no_args_is_help=True)
+app = typer.Typer(
+    help="""Show and break the lock that whoever changes a host holds.
 
-HostArgument = Annotated[str, typer.Argument(help="The host in the inventory.", metavar="HOST")]
+    Examples:
+        kakeya lock show allens
+        kakeya lock break allens
+    """,
+    no_args_is_help=True,
+)
 
 
 @app.command()
 def show(ctx: typer.Context, host: HostArgument) -> None:
-    """Show who holds the lock of a host, since when, and what for."""
+    """Show who holds the lock of a host, since when, and what for.
+
+    Examples:
+        kakeya lock show allens
+    """
     from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.lock import read_lock
 
@@ -36,7 +46,11 @@ def show(ctx: typer.Context, host: HostArgument) -> None:
 
 @app.command("break")
 def break_(ctx: typer.Context, host: HostArgument, yes: YesOption = False) -> None:
-    """Take the lock of a host away from whoever holds it; do this only when they have gone."""
+    """Take the lock of a host away from whoever holds it; do this only when they have gone.
+
+    Examples:
+        kakeya lock break allens
+    """
     from kakeya_ops.cli.applying import Applying, ask
     from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.lock import break_lock, read_lock

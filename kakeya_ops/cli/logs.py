@@ -8,18 +8,24 @@ import typer
 from rich.text import Text
 
 from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.deploy import HostArgument
 from kakeya_ops.views.printer import visible
 
 
 def logs(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="The host in the inventory.", metavar="HOST")],
+    host: HostArgument,
     lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines.", metavar="N")] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is added, until Ctrl-C.")] = False,
 ) -> None:
     """Show the end of a service's log, with secrets taken out.
 
     On a terminal the servers' events are shown as words; elsewhere every line is as it was written.
+
+    Examples:
+        kakeya logs allens
+        kakeya logs head -f
+        kakeya --json logs allens -n 500
     """
     from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.service_log import LogFollower, tail_log

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO
 
 import typer
-from typer.core import TyperGroup
 
 from kakeya_ops import __version__
 from kakeya_ops.cli import (
@@ -35,10 +34,12 @@ from kakeya_ops.cli import (
     verify,
 )
 from kakeya_ops.cli.context import AppContext, app_context
+from kakeya_ops.cli.help import GLOBAL_OPTIONS, Command, Group
 from kakeya_ops.errors import EnvironmentFault, ExitCode, KakeyaError
+from kakeya_ops.spelling import did_you_mean
 from kakeya_ops.views.printer import Printer
 
-_FLAGS = frozenset({"--json", "--no-color", "--verbose", "-v", "-vv"})
+_FLAGS = frozenset(GLOBAL_OPTIONS) - {"--inventory"} | {"-v", "-vv"}
 _DISK_FAULTS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 """Which are never a bug of the program that meets them."""
 
@@ -59,7 +60,7 @@ def hoist_global_options(arguments: list[str]) -> list[str]:
     return [*front, *rest, *arguments[end:]]
 
 
-class RootGroup(TyperGroup):
+class RootGroup(Group):
     """The root command: global options anywhere, errors as sentences, exit codes as documented."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -72,12 +73,20 @@ class RootGroup(TyperGroup):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse the global options; what is wrong with them is a document where ``--json`` is among them."""
+        if extra.get("resilient_parsing"):
+            return super().make_context(info_name, join_assignments(args), parent, **extra)
         wants_json = "--json" in hoist_global_options(list(args))
         try:
             return super().make_context(info_name, args, parent, **extra)
         except typer.TyperException as error:
-            Printer(json=wants_json).usage(error.format_message())
-            raise
+            raise _wrong_usage(Printer(json=wants_json), error) from error
+
+    def _main_shell_completion(self, ctx_args: Any, prog_name: str, complete_var: str | None = None) -> None:
+        """Offer a shell what may come next; an error would stand in the middle of what is being typed."""
+        try:
+            super()._main_shell_completion(ctx_args, prog_name, complete_var)
+        except Exception as error:
+            raise SystemExit(ExitCode.OK) from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse `args` with the global options first."""
@@ -98,8 +107,7 @@ class RootGroup(TyperGroup):
             _printer(ctx).error(error)
             raise typer.Exit(error.exit_code) from error
         except typer.TyperException as error:
-            _printer(ctx).usage(error.format_message())
-            raise
+            raise _wrong_usage(_printer(ctx), error) from error
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except Exception as error:
@@ -108,6 +116,33 @@ class RootGroup(TyperGroup):
                 raise typer.Exit(fault.exit_code) from error
             _printer(ctx).bug(error)
             raise typer.Exit(ExitCode.BUG) from error
+
+
+def join_assignments(arguments: list[str]) -> list[str]:
+    """`arguments` with ``--option``, ``=`` and its value as one word, which bash takes apart to complete it."""
+    joined: list[str] = []
+    for word in arguments:
+        if joined and (word == "=" or joined[-1].endswith("=")) and joined[-1].startswith("--"):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
+
+
+def _wrong_usage(printer: Printer, error: Any) -> Exception:
+    """What ends the command over a wrong command line, once that is said; help that was shown instead says enough."""
+    if not (message := _message(error)):
+        return error  # type: ignore[no-any-return]
+    path = error.ctx.command_path if getattr(error, "ctx", None) else "kakeya"
+    sentence = f"{message[0].lower()}{message[1:]}".removesuffix(".")
+    printer.usage(" ".join(sentence.split()), f"{path} --help says how it is called")
+    return typer.Exit(ExitCode.INPUT)
+
+
+def _message(error: Any) -> str:
+    if hasattr(error, "possibilities"):
+        return f"there is no option {error.option_name}{did_you_mean(error.option_name, error.possibilities or ())}"
+    return str(error.format_message())
 
 
 def _printer(ctx: Any) -> Printer:
@@ -130,8 +165,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(ctx: typer.Context, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
         typer.echo(f"kakeya {__version__}")
         raise typer.Exit
 
@@ -157,34 +192,45 @@ def root(
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
-    """A few Apple Silicon Macs as one private LLM service."""
+    """A few Apple Silicon Macs as one private LLM service.
+
+    Examples:
+        kakeya demo
+        kakeya init --host allens.local --model ~/kakeya-models/MODEL
+        kakeya status --watch
+        kakeya --install-completion
+    """
     printer = Printer(json=json, color=not no_color, verbosity=verbose)
     ctx.obj = AppContext(inventory_path, json, verbose, printer)
 
 
-app.command()(bench.bench)
-app.command()(demo.demo)
-app.command()(init.init)
-app.command()(drill.drill)
-app.command()(explain.explain)
-app.command()(memory.memory)
-app.command()(doctor.doctor)
-app.command()(deploy.deploy)
-app.command()(render.render)
-app.command()(runbook.runbook)
-app.command()(service.rollback)
-app.command()(service.undeploy)
-app.command()(service.start)
-app.command()(service.stop)
-app.command()(service.restart)
-app.command()(logs.logs)
-app.command()(status.status)
-app.add_typer(key.app, name="key")
-app.add_typer(lock.app, name="lock")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(verify.app, name="verify")
-app.add_typer(serve.app, name="serve")
-app.add_typer(inventory.app, name="inventory")
+_PANELS = {
+    "Begin": (init.init, doctor.doctor, memory.memory, demo.demo, runbook.runbook),
+    "Change": (
+        deploy.deploy,
+        render.render,
+        service.rollback,
+        service.undeploy,
+        service.start,
+        service.stop,
+        service.restart,
+    ),
+    "Look": (status.status, logs.logs, explain.explain, bench.bench, drill.drill),
+}
+_GROUPS = {
+    "Begin": (("inventory", inventory.app), ("key", key.app)),
+    "Change": (("lock", lock.app), ("quarantine", quarantine.app)),
+    "Look": (("verify", verify.app),),
+    "Run": (("serve", serve.app),),
+}
+for _panel, _functions in _PANELS.items():
+    for _function in _functions:
+        app.command(cls=Command, rich_help_panel=_panel)(_function)
+for _panel, _apps in _GROUPS.items():
+    for _name, _app in _apps:
+        for _command in _app.registered_commands:
+            _command.cls = Command
+        app.add_typer(_app, name=_name, cls=Group, rich_help_panel=_panel)
 
 
 def run() -> None:
@@ -210,7 +256,7 @@ def _drop_unwritten(stream: TextIO) -> None:
         os.close(nowhere)
 
 
-__all__ = ["RootGroup", "app", "hoist_global_options", "root", "run"]
+__all__ = ["RootGroup", "app", "hoist_global_options", "join_assignments", "root", "run"]
 
 if __name__ == "__main__":
     run()

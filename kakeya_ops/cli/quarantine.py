@@ -7,17 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kakeya_ops.cli.asking_the_head import ApiKeyFileOption, UrlOption, fleet_keys, head_url, read_api_key
+from kakeya_ops.cli.completing import offer_hosts
 from kakeya_ops.cli.context import AppContext, app_context
 
 if TYPE_CHECKING:
     from kakeya_ops.inventory import Inventory
 
-app = typer.Typer(help="Show whom the self-audit has set aside, and release a node.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def quarantine() -> None:
-    """Show whom the self-audit has set aside, and release a node."""
+    """Show whom the self-audit has set aside, and release a node.
+
+    Examples:
+        kakeya quarantine list
+        kakeya quarantine release allens --reason 'memory module replaced'
+    """
 
 
 @app.command("list")
@@ -27,7 +33,9 @@ def list_(ctx: typer.Context, url: UrlOption = None, api_key_file: ApiKeyFileOpt
     A node is held when the head computed KV again that had come from it, and found a difference. Exits with 0, also
     when somebody is held, and with 3 when the head cannot be reached.
 
-    Examples: kakeya quarantine list; kakeya --json quarantine list
+    Examples:
+        kakeya quarantine list
+        kakeya --json quarantine list
     """
     from kakeya_ops.verify.head_client import HeadClient
     from kakeya_ops.verify.quarantine import read_quarantine
@@ -43,7 +51,9 @@ def list_(ctx: typer.Context, url: UrlOption = None, api_key_file: ApiKeyFileOpt
 @app.command()
 def release(
     ctx: typer.Context,
-    node: Annotated[str, typer.Argument(help="The node to be asked again.", metavar="NODE")],
+    node: Annotated[
+        str, typer.Argument(help="The node to be asked again.", metavar="NODE", autocompletion=offer_hosts)
+    ],
     reason: Annotated[
         str, typer.Option(help="Why it is to be trusted again; kept with the evidence.", metavar="TEXT")
     ] = "none given",
@@ -55,7 +65,9 @@ def release(
     Its next KV is audited as that of a new process is, and nothing that was computed before the finding comes back.
     Exits with 0 when it was released, 1 when the head does not hold it, 3 when the head cannot be reached.
 
-    Example: kakeya quarantine release allens --reason "memory module replaced"
+    Examples:
+        kakeya quarantine release allens
+        kakeya quarantine release allens --reason 'memory module replaced'
     """
     from kakeya_ops.verify.head_client import HeadClient
     from kakeya_ops.verify.quarantine import release as release_node

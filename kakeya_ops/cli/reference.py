@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from inspect import cleandoc
 from typing import Any
 
 import typer
@@ -33,13 +32,14 @@ def _walk(command: Any, parent: Any, name: str) -> Iterator[tuple[Any, Any]]:
 
 def _sections(command: Any, context: Any) -> Iterator[str]:
     yield f"## `{context.command_path}`"
-    yield cleandoc(command.help or "")
-    yield f"```console\n$ {context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
+    yield command.help or ""
+    yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
     rows = [_row(parameter, context) for parameter in command.params if parameter.name not in _SHARED]
     if rows:
         yield "\n".join(["| argument or option | meaning |", "|---|---|", *rows])
-    if command.epilog:
-        yield cleandoc(command.epilog)
+    yield "\n".join(["```console", *(f"$ {example}" for example in command.examples), "```"])
+    if command.remarks:
+        yield command.remarks
 
 
 def _row(parameter: Any, context: Any) -> str:

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.deploy import HostArgument
 
 
 def render(
     ctx: typer.Context,
-    host: Annotated[str, typer.Argument(help="The host in the inventory.", metavar="HOST")],
+    host: HostArgument,
     inventory_copy: Annotated[
         bool, typer.Option("--inventory-copy", help="Print the inventory that the service would be served from.")
     ] = False,
@@ -19,6 +20,10 @@ def render(
     """Print the property list that deploy would install on a host, byte for byte.
 
     The host is asked for what it depends on: its home folder and its launchd domains.
+
+    Examples:
+        kakeya render allens
+        kakeya render allens --inventory-copy
     """
     from kakeya_ops.cli.reading import load, open_hosts
     from kakeya_ops.deploy.desired import make_desired

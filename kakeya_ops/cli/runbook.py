@@ -8,22 +8,35 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from kakeya_ops.cli.completing import offer_hosts, offer_runbooks
 from kakeya_ops.cli.context import app_context
 
 
 def runbook(
     ctx: typer.Context,
     name: Annotated[
-        str | None, typer.Argument(help="The page; without one they are listed.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="The page; without one they are listed.",
+            metavar="NAME",
+            show_default=False,
+            autocompletion=offer_runbooks,
+        ),
     ] = None,
     host: Annotated[
-        str | None, typer.Option(help="The host that it is about; default: the first worker.", metavar="HOST")
+        str | None,
+        typer.Option(
+            help="The host that it is about; default: the first worker.", metavar="HOST", autocompletion=offer_hosts
+        ),
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the pages.")] = False,
 ) -> None:
     """Print a runbook with the values of the inventory filled in, ready to paste.
 
-    Examples: kakeya runbook --list; kakeya runbook worker-down --host allens
+    Examples:
+        kakeya runbook --list
+        kakeya runbook worker-down
+        kakeya runbook worker-down --host allens
     """
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.runbook import list_pages, render_page

@@ -9,15 +9,21 @@ from typing import Annotated
 
 import typer
 
+from kakeya_ops.cli.completing import offer_served
 from kakeya_ops.cli.context import app_context
 from kakeya_ops.cli.standard_input import stop_when_input_ends
 from kakeya_ops.views.printer import Printer
 
-app = typer.Typer(help="Run one node of the fleet in this process, until SIGTERM or Ctrl-C.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 HostArgument = Annotated[
     str | None,
-    typer.Argument(help="The host in the inventory; default: the only one with this role.", show_default=False),
+    typer.Argument(
+        help="The host in the inventory; default: the only one with this role.",
+        metavar="HOST",
+        show_default=False,
+        autocompletion=offer_served,
+    ),
 ]
 
 
@@ -59,7 +65,12 @@ def serve(
         bool, typer.Option("--stop-at-eof", help="Stop also when standard input ends, as a pipe from a parent does.")
     ] = False,
 ) -> None:
-    """Run one node of the fleet in this process, until SIGTERM or Ctrl-C."""
+    """Run one node of the fleet in this process, until SIGTERM or Ctrl-C.
+
+    Examples:
+        kakeya serve head
+        kakeya serve worker allens
+    """
     from kakeya_ops.serving.logs import set_up_logs
 
     set_up_logs(app_context(ctx).verbose)
@@ -78,6 +89,10 @@ def worker(
     """Serve a worker: it loads the model, computes prefixes for heads, and keeps them.
 
     Exits with 1, and the figures, when the model does not fit this machine.
+
+    Examples:
+        kakeya serve worker allens
+        kakeya serve worker --force 'only to try it'
     """
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.serving.memory_gate import Admittance
@@ -100,6 +115,10 @@ def head(
     """Serve a head: the OpenAI API, and every decode step.
 
     Exits with 1, and the figures, when the model does not fit this machine.
+
+    Examples:
+        kakeya serve head
+        kakeya serve head mini --inventory two-macs.yaml
     """
     from kakeya_ops.dashboard.mount import dashboard
     from kakeya_ops.front.head_server import serve_head
@@ -121,7 +140,11 @@ def cache(
         typer.Option(help="Identity document of the KV to keep; default: beside the fleet key.", metavar="FILE"),
     ] = None,
 ) -> None:
-    """Serve a cache peer: it has no model and keeps what others computed."""
+    """Serve a cache peer: it has no model and keeps what others computed.
+
+    Examples:
+        kakeya serve cache
+    """
     from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.serving.cache import serve_cache
 

@@ -11,7 +11,12 @@ from kakeya_ops.cli.deploy import ParallelOption, TargetsArgument, YesOption
 
 
 def start(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOption = 4) -> None:
-    """Start the installed service where it does not run, and wait until it is healthy."""
+    """Start the installed service where it does not run, and wait until it is healthy.
+
+    Examples:
+        kakeya start allens
+        kakeya start workers
+    """
     from kakeya_ops.cli.deploying import run_action
     from kakeya_ops.deploy.apply import ApplySettings
 
@@ -19,7 +24,11 @@ def start(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOption
 
 
 def stop(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOption = 4) -> None:
-    """Stop the service; it comes back with start, or when the user logs in the next time."""
+    """Stop the service; it comes back with start, or when the user logs in the next time.
+
+    Examples:
+        kakeya stop allens
+    """
     from kakeya_ops.cli.deploying import run_action
     from kakeya_ops.deploy.apply import ApplySettings
 
@@ -27,7 +36,12 @@ def stop(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOption 
 
 
 def restart(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOption = 4) -> None:
-    """Stop the service, start it again, and wait until it is healthy."""
+    """Stop the service, start it again, and wait until it is healthy.
+
+    Examples:
+        kakeya restart allens
+        kakeya restart all --parallel 2
+    """
     from kakeya_ops.cli.deploying import run_action
     from kakeya_ops.deploy.apply import ApplySettings
 
@@ -37,7 +51,12 @@ def restart(ctx: typer.Context, targets: TargetsArgument, parallel: ParallelOpti
 def rollback(
     ctx: typer.Context, targets: TargetsArgument, yes: YesOption = False, parallel: ParallelOption = 4
 ) -> None:
-    """Return to the generation before the current one, and prove it healthy."""
+    """Return to the generation before the current one, and prove it healthy.
+
+    Examples:
+        kakeya rollback allens
+        kakeya rollback all --yes
+    """
     from kakeya_ops.cli.applying import Applying
     from kakeya_ops.cli.deploying import run_action
     from kakeya_ops.deploy.apply import ApplySettings
@@ -55,7 +74,12 @@ def undeploy(
     yes: YesOption = False,
     parallel: ParallelOption = 4,
 ) -> None:
-    """Remove the service from hosts; model, fleet key and audit log stay."""
+    """Remove the service from hosts; model, fleet key and audit log stay.
+
+    Examples:
+        kakeya undeploy allens
+        kakeya undeploy allens --purge --yes
+    """
     from kakeya_ops.cli.applying import Applying
     from kakeya_ops.cli.deploying import run_action
     from kakeya_ops.deploy.apply import ApplySettings

@@ -29,14 +29,43 @@ def status(
 
     Exits with 0 when every host serves, 1 when one does not or that is not known. So does --watch, by what it showed
     last: Ctrl-C is how it ends.
+
+    What the columns say of a node:
+
+    - serves: yes when it does what its role is, in a fleet that agrees with it; no and unknown have their reasons
+      in the lines below the table.
+    - health: healthy when its engine computed something within seconds, failing when it answers and says no,
+      unreachable when nothing answers, asking until the first answer.
+    - identity: equal when it may share KV with the head (the same model, precision and blocks), differs when it may
+      not (verify and its card say which field is the first), unknown before both are known. A head shows its own.
+    - queue: requests that wait + requests under way; jobs: since it started, the prefills that a worker computed for
+      heads, or the requests that a head answered.
+    - tokens/s: prefill now, of what was measured as its own speed; prefill: the same over the last seconds.
+    - pool: KV kept, of what it may keep; memory: what it takes, of what was forecast.
+    - link: how the head reaches it: network, clear or TLS, round trip, rate; down or only one way is a fault.
+    - service: launchd's word for it and the process id; no service when none is installed, not reached when SSH fails,
+      not asked with --no-ssh or for a fleet on loopback.
+    - uptime, version, model: those of the process that runs, which may be older than what is installed.
+    - A dash stands for nothing to say. A column for which there is no room is in the lines below the table.
+
+    Examples:
+        kakeya status
+        kakeya status --watch
+        kakeya status --no-ssh
+        kakeya --json status | jq '.nodes[].serves'
     """
+    context = app_context(ctx)
+    if watch and context.json:
+        raise InputError("--watch is for people, and --json prints one document", hint="call status --json repeatedly")
+    _show(context, watch, no_ssh, api_key_file)
+
+
+def _show(context: AppContext, watch: bool, no_ssh: bool, api_key_file: Path | None) -> None:
+    """Ask, show, and end the command by what was shown last."""
     from kakeya_ops.status import Collector
     from kakeya_ops.views.status import status_view
     from kakeya_ops.views.status_watch import watch as show_until_ended
 
-    context = app_context(ctx)
-    if watch and context.json:
-        raise InputError("--watch is for people, and --json prints one document", hint="call status --json repeatedly")
     inventory, sources = _read(context, no_ssh, api_key_file)
     ended = None
     with Collector(inventory, sources) as collector:

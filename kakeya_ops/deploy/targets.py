@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kakeya_ops.errors import InputError
 from kakeya_ops.inventory import Inventory
 from kakeya_ops.inventory.fields import ALL
-from kakeya_ops.inventory.findings import did_you_mean
+from kakeya_ops.spelling import did_you_mean
 
 
 def select_hosts(inventory: Inventory, targets: Iterable[str]) -> tuple[str, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kakeya_ops.inventory.fields import is_loopback
-from kakeya_ops.inventory.findings import Finding, Location, did_you_mean, render_location
+from kakeya_ops.inventory.findings import Finding, Location, render_location
 from kakeya_ops.inventory.sections import Endpoint, Fleet, Host
+from kakeya_ops.spelling import did_you_mean
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -35,10 +34,4 @@ def render_location(location: Location) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The known word that `word` may have been meant as, as the tail of a sentence; empty when none is near."""
-    near = difflib.get_close_matches(word[:100], tuple(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-__all__ = ["FINDINGS", "Finding", "Location", "did_you_mean", "refuse", "render_location"]
+__all__ = ["FINDINGS", "Finding", "Location", "refuse", "render_location"]

@@ -16,9 +16,7 @@ from kakeya_ops.inventory.findings import FINDINGS, Finding, render_location
 from kakeya_ops.inventory.models import Inventory
 from kakeya_ops.inventory.sections import Fleet, Host, Section
 from kakeya_ops.inventory.sentences import describe_error
-from kakeya_ops.settings import inventory_from_environment, user_config_folder
-
-FILE_NAME = "inventory.yaml"
+from kakeya_ops.settings import inventory_from_environment, usual_inventories
 
 _S = TypeVar("_S", bound=Section)
 
@@ -30,12 +28,12 @@ def find_inventory(option: Path | None = None) -> Path:
     """
     if named := option or inventory_from_environment():
         return named
-    usual = (Path(FILE_NAME), user_config_folder() / FILE_NAME)
+    usual = usual_inventories()
     for path in usual:
         if path.is_file():
             return path
     raise InputError(
-        f"no inventory found: neither ./{FILE_NAME} nor {usual[1]} exists",
+        f"no inventory found: neither ./{usual[0]} nor {usual[1]} exists",
         hint="name one with --inventory FILE or in $KAKEYA_INVENTORY",
     )
 
@@ -132,4 +130,4 @@ def _mapping(raw: object) -> dict[str, Any]:
     return raw if isinstance(raw, dict) else {}
 
 
-__all__ = ["FILE_NAME", "find_inventory", "load_inventory", "parse_inventory"]
+__all__ = ["find_inventory", "load_inventory", "parse_inventory"]

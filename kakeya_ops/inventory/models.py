@@ -10,7 +10,7 @@ from pydantic import Field
 from kakeya_ops.errors import InputError
 from kakeya_ops.inventory.cross import Parts, find_contradictions
 from kakeya_ops.inventory.fields import GIGABYTE_BYTES, Label
-from kakeya_ops.inventory.findings import Finding, did_you_mean
+from kakeya_ops.inventory.findings import Finding
 from kakeya_ops.inventory.sections import (
     CacheSection,
     Defaults,
@@ -23,6 +23,7 @@ from kakeya_ops.inventory.sections import (
     Role,
     Section,
 )
+from kakeya_ops.spelling import did_you_mean
 
 
 class ResolvedHost(Host):

@@ -9,8 +9,9 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from kakeya_ops.inventory.findings import Location, did_you_mean
+from kakeya_ops.inventory.findings import Location
 from kakeya_ops.inventory.models import Inventory
+from kakeya_ops.spelling import did_you_mean
 
 _SENTENCES = {
     "bool_type": "must be true or false, not {input}",

@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 import kakeya_ops
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, ResolvedHost
-from kakeya_ops.inventory.findings import did_you_mean
+from kakeya_ops.spelling import did_you_mean
 
 SUFFIX = ".md.j2"
 PARTS = ("When", "Check", "Do", "Undo", "Still broken?")

@@ -125,9 +125,11 @@ class Printer:
         self._labelled("hint", "cyan", hint)
         self._document(type(error).__name__, message, hint, ExitCode.BUG)
 
-    def usage(self, message: str) -> None:
-        """In JSON mode, print that the command line is wrong; for people it is said where it was parsed."""
-        self._document("UsageError", message, None, ExitCode.INPUT)
+    def usage(self, message: str, hint: str) -> None:
+        """Tell that the command line is wrong, and where it is said how it should be."""
+        self._labelled("error", "bold red", message)
+        self._labelled("hint", "cyan", hint)
+        self._document("UsageError", message, hint, ExitCode.INPUT)
 
     def _document(self, kind: str, message: str, hint: str | None, code: ExitCode, more: Any = ()) -> None:
         """Print an error as the one document of JSON mode, unless there is one already."""

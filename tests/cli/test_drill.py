@@ -52,7 +52,7 @@ def test_the_kinds_are_listed_without_a_fleet() -> None:
     [
         ("false", "false", (), ExitCode.NO, "fleet.drill: true"),
         ("true", "true", (), ExitCode.NO, "require_remote"),
-        ("true", "false", ("--only", "earthquake"), ExitCode.INPUT, "no kind of fault called earthquake"),
+        ("true", "false", ("--only", "earthquake"), ExitCode.INPUT, "no kind of fault 'earthquake'"),
         ("true", "false", (), ExitCode.FAILED, "cannot be reached"),
     ],
 )

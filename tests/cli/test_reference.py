@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from kakeya_ops.cli.help import Command, Group
 from kakeya_ops.cli.reference import render_reference
 
 PAGE = """\
@@ -15,8 +16,12 @@ Made by `make docs` from the commands themselves; a change is made there.
 
 Owns a zoo.
 
+```text
+kakeya [OPTIONS] COMMAND [ARGS]...
+```
+
 ```console
-$ kakeya [OPTIONS] COMMAND [ARGS]...
+$ kakeya feed
 ```
 
 Open all day.
@@ -27,32 +32,45 @@ Feed one animal.
 
 It will be grateful.
 
-```console
-$ kakeya feed [OPTIONS]
+```text
+kakeya feed [OPTIONS]
 ```
 
 | argument or option | meaning |
 |---|---|
 | `--food hay\\|fish` | What there is.  [default: hay] |
 
+```console
+$ kakeya feed --food hay
+$ kakeya feed --food fish
+```
+
 ## `kakeya rest`
 
 Close the gates.
 
+```text
+kakeya rest [OPTIONS]
+```
+
 ```console
-$ kakeya rest [OPTIONS]
+$ kakeya rest
 ```
 """
 
 
 def make_zoo() -> typer.Typer:
-    zoo = typer.Typer(epilog="Open all day.")
+    zoo = typer.Typer(cls=Group, epilog="Open all day.")
 
     @zoo.callback()
     def root() -> None:
-        """Owns a zoo."""
+        """Owns a zoo.
 
-    @zoo.command()
+        Examples:
+            kakeya feed
+        """
+
+    @zoo.command(cls=Command)
     def feed(
         food: Annotated[str, typer.Option(help="What there is.", metavar="hay|fish")] = "hay",
     ) -> None:
@@ -60,11 +78,19 @@ def make_zoo() -> typer.Typer:
         Feed one animal.
 
         It will be grateful.
+
+        Examples:
+            kakeya feed --food hay
+            kakeya feed --food fish
         """
 
-    @zoo.command()
+    @zoo.command(cls=Command)
     def rest() -> None:
-        """Close the gates."""
+        """Close the gates.
+
+        Examples:
+            kakeya rest
+        """
 
     return zoo
 

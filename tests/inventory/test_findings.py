@@ -3,18 +3,12 @@ from __future__ import annotations
 import pytest
 from pydantic_core import PydanticCustomError
 
-from kakeya_ops.inventory.findings import Finding, did_you_mean, refuse, render_location
+from kakeya_ops.inventory.findings import Finding, refuse, render_location
 
 
 def test_a_location_is_written_as_people_do() -> None:
     assert render_location(()) == ""
     assert render_location(("hosts", "allens", "endpoints", 0, "port")) == "hosts.allens.endpoints[0].port"
-
-
-def test_only_near_words_are_offered() -> None:
-    assert did_you_mean("widnow", ["sink", "window"]) == "; did you mean 'window'?"
-    assert did_you_mean("xyz", ["sink", "window"]) == ""
-    assert did_you_mean("window" * 100_000, ["window"]) == ""
 
 
 def test_all_findings_are_in_one_error_and_none_is_no_error() -> None:

@@ -158,9 +158,9 @@ def test_an_error_after_the_document_is_no_second_one() -> None:
     shown, out, err = printer(json=True)
     shown.show({"a": 1})
     shown.error(InputError("wrong"))
-    shown.usage("odd")
+    shown.usage("odd", "even")
     assert json.loads(out.getvalue()) == {"a": 1}
-    assert err.getvalue() == "error: wrong\n"
+    assert err.getvalue() == "error: wrong\nerror: odd\nhint: even\n"
 
 
 def test_an_error_that_cannot_be_printed_either_is_still_told() -> None:
