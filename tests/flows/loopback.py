@@ -255,6 +255,7 @@ class LoopbackFleet:
                 "grace_seconds": 0,
                 "answers": False,
                 "packing": "never",
+                "audit": 0,
                 **wanted.prefill,
                 **plan.prefill,
             },
