@@ -14,6 +14,8 @@ from kakeya_ops.errors import InputError
 from kakeya_ops.secret import Secret
 
 _SHORTEST_KEY = 16
+_LONGEST_TENANT = 200
+"""With what the head adds to it, it has to fit into a name on the wire."""
 
 
 class ApiKeys:
@@ -41,7 +43,7 @@ def read_api_keys(path: Path) -> ApiKeys:
     """The keys in the YAML file at `path`, ``key: tenant`` a line, readable by its owner alone.
 
     Raises `InputError` if the file is missing, open to others, empty, not of that form, or holds a key of fewer than
-    16 characters.
+    16 characters or a tenant that is no printable text of at most 200.
     """
     try:
         mode = path.stat().st_mode
@@ -62,6 +64,9 @@ def _check(path: Path, content: Any) -> dict[str, str]:
     for key, tenant in content.items():
         if not isinstance(key, str) or not isinstance(tenant, str) or not tenant:
             raise InputError(f"API keys file {path} has an entry that is not text", hint="quote the key")
+        # A head tells spaces of one tenant apart by what follows a control character, see `Quarantine.space`.
+        if len(tenant) > _LONGEST_TENANT or not tenant.isprintable():
+            raise InputError(f"API keys file {path} has a tenant that is not up to {_LONGEST_TENANT} printable letters")
         if len(key) < _SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
             raise InputError(
                 f"API keys file {path} has a key of {tenant} that is shorter than {_SHORTEST_KEY} characters "

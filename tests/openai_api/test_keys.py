@@ -59,6 +59,8 @@ def test_keys_are_read_from_a_file(tmp_path: Path) -> None:
         (f"{ANNA}:\n", 0o600, "not text"),
         ("1234567890123456: family\n", 0o600, "not text"),
         (f"{ANNA}: [\n", 0o600, "cannot be read"),
+        (f'{ANNA}: "family\\x1fab"\n', 0o600, "printable letters"),
+        (f"{ANNA}: {'f' * 201}\n", 0o600, "printable letters"),
         (f"{ANNA}: family\n{ANNA}: : x\n", 0o600, "cannot be read"),
     ],
 )
