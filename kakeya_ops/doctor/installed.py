@@ -66,7 +66,7 @@ def _key(patient: Patient, key: KeyFile | None) -> Finding:
             "key",
             "failed",
             "another key than this machine's",
-            f"kakeya deploy {patient.name}; kakeya key rotate --resume if a rotation was interrupted",
+            f"kakeya deploy {patient.name}; kakeya key rotate goes on with a rotation that was interrupted",
         )
     return patient.say("key", "ok", "the same as here, mode 0600")
 

@@ -31,7 +31,13 @@ def _lines() -> Iterator[str]:
     yield _INTRODUCTION
     for code, topic in TOPICS.items():
         yield f"### {code}\n"
-        yield f"*{topic.title[:1].upper()}{topic.title[1:]}.* {topic.why}\n"
+        yield f"*{_as_sentence(topic.title)}.* {topic.why}\n"
+
+
+def _as_sentence(title: str) -> str:
+    """A name that is written with a small letter keeps it."""
+    first = title.split(" ")[0]
+    return title if not first.isalpha() or not first.islower() else f"{title[0].upper()}{title[1:]}"
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ class Faults:
         if fault.act in FATAL and not self.revived:
             raise RefusedError(
                 "nothing would start this process again",
-                hint="run it as deploy installs it, or with kakeya serve --revived under something that restarts it",
+                hint="run it as deploy installs it, or with --revived under something that starts it again",
             )
         with self._lock:
             self._fault, self._until, self._met = fault, self._clock() + fault.lifetime_seconds, 0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from kakeya_ops.founding.discovery import Announced
@@ -18,7 +18,7 @@ from kakeya_ops.views.printer import visible
 
 def proposal_view(proposal: Proposal) -> Table:
     """A host a row: its role and why, and its addresses with what they are worth."""
-    table = Table("host", "role", "because", "addresses", box=box.SIMPLE_HEAD)
+    table = _table("host", "role", "because", "addresses")
     for member in proposal.members:
         lines = {line.address: line for line in proposal.lines.get(member.newcomer.name, ())}
         table.add_row(visible(member.newcomer.name), member.role, visible(member.reason), _addresses(member, lines))
@@ -52,11 +52,16 @@ def next_steps(output: Path, key_file: str, *, made: bool) -> Text:
 
 def announced_table(found: Iterable[Announced]) -> Table:
     """The Macs that were heard, with what to say to ``kakeya init``."""
-    table = Table("name", "address", "node", "say", box=box.SIMPLE_HEAD)
+    table = _table("name", "address", "node", "say")
     for one in found:
         where = ", ".join(one.addresses)
         table.add_row(visible(one.name), visible(where), visible(one.role or "-"), visible(f"--host {one.server}"))
     return table
+
+
+def _table(*headings: str) -> Table:
+    """On a narrow terminal addresses go on in the next line: half of one is of no use."""
+    return Table(*(Column(heading, overflow="fold") for heading in headings), box=box.SIMPLE_HEAD)
 
 
 __all__ = ["announced_table", "next_steps", "proposal_view"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from kakeya_ops.runbook import Page
 
 
 def pages_table(pages: Iterable[Page]) -> Table:
     """A page a row: what to type, and what it is for."""
-    table = Table("type", "when", box=box.SIMPLE_HEAD)
+    table = Table(Column("type", overflow="fold"), Column("when", overflow="fold"), box=box.SIMPLE_HEAD)
     for page in pages:
         table.add_row(f"kakeya runbook {page.name}", page.title)
     return table
