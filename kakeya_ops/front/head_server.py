@@ -90,6 +90,7 @@ def serve_head(
         if inventory.prefill.answers:
             follow_ups = FollowUps(engine, node, fleet.usable, publisher.offer)
             closing.callback(follow_ups.close)
+            follow_ups.audit = head.auditor.consider
             head.follow_up = follow_ups.offer
         closing.enter_context(auditing(head.auditor))
         settings = _api_settings(inventory, api, node)

@@ -24,13 +24,16 @@ from kakeya_ops.errors import EngineBusy, EngineDead, PeerError
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.peer.connection import StopFlag
+from kakeya_ops.serving.audit_case import Imported
 from kakeya_ops.serving.backlog import Chain
 from kakeya_ops.serving.counters import CounterName
+from kakeya_ops.serving.division import Place
 from kakeya_ops.serving.holdings import Holdings
 from kakeya_ops.serving.node import Node
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.sources import PeerSource
-from kakeya_ops.serving.supply import Errand, Order
+from kakeya_ops.serving.supply import Delivery, Errand, Order
+from kakeya_ops.wire.cards import Card
 from kakeya_ops.wire.signing import new_nonce
 
 MOST_WAITING = 16
@@ -55,6 +58,9 @@ class _Task:
 class FollowUps:
     """Runs from the first offer to `close`. Thread-safe. `find_peers` names those that may be asked now."""
 
+    audit: Callable[[Imported], None]
+    """Told of what a worker sent, as much of it as came; must return at once."""
+
     def __init__(
         self,
         engine: Engine,
@@ -62,6 +68,7 @@ class FollowUps:
         find_peers: Callable[[], Iterable[PeerSource]],
         publish: Callable[[Chain], None],
     ) -> None:
+        self.audit = lambda imported: None
         self._engine = engine
         self._node = node
         self._find_peers = find_peers
@@ -174,10 +181,21 @@ class FollowUps:
         """Have `worker` compute it; False when it is not idle, gave it up for something else, or failed."""
         errand = Errand(new_nonce(), self._stop)
         order = Order(task.prompt, own_blocks, task.blocks, errand, background=True)
+        checksums: dict[Place, bytes] = {}
+
+        def keep(block: int, part: int, stored: StoredPart) -> None:
+            self._keep(task, block, part, stored)
+            checksums[block, part] = stored.checksum
+
+        told: Delivery | Card = worker.card
         try:
-            worker.compute(order, lambda block, part, stored: self._keep(task, block, part, stored))
+            told = worker.compute(order, keep)
         except PeerError:
             return False
+        finally:
+            if checksums:
+                imported = Imported(worker.node, told.epoch, told.instance, "remote_compute", task.prompt, checksums)
+                self.audit(imported)
         return True
 
     def _compute(self, task: _Task) -> bool:

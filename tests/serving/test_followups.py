@@ -17,6 +17,7 @@ from kakeya_ops.engine.prefill import PrefillJob
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.serving import followups
+from kakeya_ops.serving.audit_case import Imported
 from kakeya_ops.serving.backlog import Chain
 from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.followups import FollowUps
@@ -101,6 +102,23 @@ def happens(condition: Callable[[], bool]) -> bool:
             return True
         pause.wait(0.01)
     return False
+
+
+def test_what_a_worker_sends_is_to_be_audited_as_any_import_is(town: Town) -> None:
+    audited: list[Imported] = []
+    town.follow_ups.audit = audited.append
+    whole = named(town, 11)
+    town.follow_ups.offer(whole)
+    assert town.idle()
+    [imported] = audited
+    worker = town.worker.node
+    assert (imported.node, imported.epoch, imported.instance) == ("worker", worker.epoch, worker.instance)
+    assert imported.prompt == whole
+    assert imported.checksums == {
+        place: stored.checksum
+        for place in whole.layout.needed(BLOCKS)
+        if (stored := town.head.pool.peek(whole.key(*place)))
+    }
 
 
 def test_a_worker_does_it_and_head_and_worker_have_it(town: Town) -> None:
