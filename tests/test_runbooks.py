@@ -22,6 +22,7 @@ from kakeya_ops.deploy.program import WheelProgram
 from kakeya_ops.deploy.wheel import Wheel
 from kakeya_ops.inventory import load_inventory
 from kakeya_ops.observe.node import Asker
+from kakeya_ops.runbook import list_pages, read_commands, render_page
 from kakeya_ops.views.deploy_tables import check_table, plan_view, result_table
 
 ROOT = Path(__file__).parents[1]
@@ -101,6 +102,22 @@ def test_every_command_is_one(page: Path) -> None:
     assert commands
     for command in commands:
         parse(shlex.split(command, comments=True))
+
+
+@pytest.mark.parametrize("name", [page.name for page in list_pages()])
+def test_every_command_of_a_page_for_a_fleet_is_one(name: str) -> None:
+    """Also those that stand in a sentence, which nobody runs: of these, ``…`` and names in capitals are left open."""
+    page = render_page(name, load_inventory(TWO_MACS))
+    in_blocks = [command.words for command in read_commands(page) if command.words[0] == "kakeya"]
+    inline = re.findall(r"`(kakeya [^`]+)`", re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE))
+    assert in_blocks
+    for words in [*map(list, in_blocks), *map(shlex.split, inline)]:
+        parse(words)
+
+
+def test_the_list_of_runbooks_names_every_page() -> None:
+    listed = re.findall(r"^\| \[[a-z-]+\]\(([a-z-]+)\.md\.j2\) \|", (RUNBOOKS / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == [page.name for page in list_pages()]
 
 
 def test_the_reading_of_commands_can_fail() -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
 from kakeya_ops.cli.completing import offer_hosts, offer_runbooks
-from kakeya_ops.cli.context import app_context
+from kakeya_ops.cli.context import AppContext, app_context
+
+if TYPE_CHECKING:
+    from kakeya_ops.inventory import Inventory
 
 
 def runbook(
@@ -38,7 +41,6 @@ def runbook(
         kakeya runbook worker-down
         kakeya runbook worker-down --host allens
     """
-    from kakeya_ops.inventory import find_inventory, load_inventory
     from kakeya_ops.runbook import list_pages, render_page
     from kakeya_ops.views.runbook import pages_table
 
@@ -47,9 +49,23 @@ def runbook(
         pages = list_pages()
         context.printer.show({page.name: page.title for page in pages}, pages_table(pages))
         return
-    inventory = load_inventory(find_inventory(context.inventory_path))
-    text = render_page(name, inventory, host, _named(context.inventory_path))
+    text = render_page(name, _load(context, name), host, _named(context.inventory_path))
     context.printer.show({"name": name, "text": text}, Text(text.rstrip("\n")))
+
+
+def _load(context: AppContext, page: str) -> Inventory:
+    """The inventory, or for whoever is about to make one that of the example."""
+    from kakeya_ops.errors import InputError
+    from kakeya_ops.inventory import find_inventory, load_inventory
+    from kakeya_ops.runbook import BEGINNING, load_example
+
+    try:
+        return load_inventory(find_inventory(context.inventory_path))
+    except InputError:
+        if page != BEGINNING or context.inventory_path is not None:
+            raise
+        context.printer.warn("there is no inventory yet: names and folders are those of an example")
+        return load_example()
 
 
 def _named(path: Path | None) -> Path | None:

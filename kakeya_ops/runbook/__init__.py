@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from kakeya_ops.runbook.blocks import Command, read_commands
-from kakeya_ops.runbook.pages import Page, list_pages, render_page
+from kakeya_ops.runbook.blocks import Command, Edit, read_commands, read_steps
+from kakeya_ops.runbook.pages import BEGINNING, Page, list_pages, load_example, render_page
 
-__all__ = ["Command", "Page", "list_pages", "read_commands", "render_page"]
+__all__ = [
+    "BEGINNING",
+    "Command",
+    "Edit",
+    "Page",
+    "list_pages",
+    "load_example",
+    "read_commands",
+    "read_steps",
+    "render_page",
+]
