@@ -78,9 +78,10 @@ def read_certificates(key_file: Path) -> Certificates | None:
     return Certificates.load(accepted, own)
 
 
-def caller_certificates(authority: Authority, caller: str) -> Certificates:
+def caller_certificates(authority: Authority, caller: str, accepted: bytes | None = None) -> Certificates:
     """Those of somebody who holds the authority and only calls nodes, made for this process.
 
+    It accepts nodes of the same authority, or those of the PEM `accepted`.
     `ssl` takes keys from files alone, so there is one for a moment, in a folder of this user alone.
     """
     now = datetime.datetime.now(datetime.UTC)
@@ -89,7 +90,7 @@ def caller_certificates(authority: Authority, caller: str) -> Certificates:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(authority.issue(caller, (), now, serves=False))
-        return Certificates.load(authority.pem, path)
+        return Certificates.load(accepted or authority.pem, path)
 
 
 def certificates_here(key_file: Path, caller: str) -> Certificates | None:

@@ -40,7 +40,7 @@ def drill(
     worker: Annotated[
         str | None,
         typer.Option(
-            help="The worker to drill; default: the first live one.",
+            help="The worker to drill; default: all that live share the kinds.",
             metavar="NODE",
             autocompletion=offer_workers,
         ),

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,23 @@ _TAIL_BYTES = 16384
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """Where the demo's fleet lives: its temporary directory, its model, its three ports on loopback."""
+    """Where the demo's fleet lives: its temporary directory, its model, its ports on loopback.
+
+    `others` are the ports of workers besides the one that every demo has.
+    """
 
     directory: Path
     model: Path
     api_port: int
     head_port: int
     worker_port: int
+    others: Mapping[str, int] = field(default_factory=dict)
+    block_tokens: int = 64
+
+    @property
+    def workers(self) -> dict[str, int]:
+        """The port of each worker."""
+        return {WORKER: self.worker_port, **self.others}
 
     @property
     def inventory(self) -> Path:
@@ -76,7 +86,7 @@ class FleetPlan:
         document = {
             "fleet": {"name": "demo", "tenant": "demo", "key_file": str(self.key_file), "drill": True},
             "model": {"id": self.model.name, "path": str(self.model)},
-            "cache": {"sink": 4, "window": None, "block_tokens": 64, "pool_gb": 0.5},
+            "cache": {"sink": 4, "window": None, "block_tokens": self.block_tokens, "pool_gb": 0.5},
             "prefill": {"min_tokens": 64, "policy": "prefer_remote"},
             "hosts": {
                 HEAD: {
@@ -84,8 +94,8 @@ class FleetPlan:
                     "api": {"bind": LOOPBACK, "port": self.api_port},
                     "endpoints": [_endpoint(self.head_port)],
                 },
-                WORKER: {"role": "worker", "endpoints": [_endpoint(self.worker_port)]},
-            },
+            }
+            | {name: {"role": "worker", "endpoints": [_endpoint(port)]} for name, port in self.workers.items()},
         }
         return yaml.safe_dump(document, sort_keys=False)
 
@@ -139,12 +149,16 @@ def choose_ports(count: int, wanted: int | None = None) -> list[int]:
         return ports
 
 
-def write_fleet(directory: Path, model: Path, api_port: int | None = None) -> FleetPlan:
-    """Write a fresh fleet key and the inventory into `directory`.
+def write_fleet(
+    directory: Path, model: Path, api_port: int | None = None, *, others: Sequence[str] = (), block_tokens: int = 64
+) -> FleetPlan:
+    """Write a fresh fleet key and the inventory into `directory`; `others` are workers besides the one.
 
     Raises `EnvironmentFault` if `api_port` is taken or the directory cannot be written.
     """
-    plan = FleetPlan(directory.resolve(), model.resolve(), *choose_ports(3, api_port))
+    api, head, worker, *more = choose_ports(3 + len(others), api_port)
+    ports = dict(zip(others, more, strict=True))
+    plan = FleetPlan(directory.resolve(), model.resolve(), api, head, worker, ports, block_tokens)
     write_fleet_key(plan.key_file)
     try:
         plan.inventory.write_text(plan.to_yaml(), encoding="utf-8")
@@ -235,7 +249,7 @@ class DemoFleet:
 
     def __enter__(self) -> DemoFleet:
         try:
-            for name in (WORKER, HEAD):
+            for name in (*self.plan.workers, HEAD):
                 self._start(name)
         except BaseException:
             self.stop()
@@ -246,9 +260,10 @@ class DemoFleet:
         self.stop()
 
     def _start(self, name: str) -> None:
-        """Start the node called `name`; here that is its role too."""
+        """Start the node called `name`."""
         program = ("env", *self.plan.environment, sys.executable, "-m", "kakeya_ops.cli.start")
-        words = ("--inventory", str(self.plan.inventory), "serve", "--stop-at-eof", name, name, "--revived")
+        role = HEAD if name == HEAD else WORKER
+        words = ("--inventory", str(self.plan.inventory), "serve", "--stop-at-eof", role, name, "--revived")
         with self._interruption.held():
             self.children[name] = Child(name, [*program, *words], self.plan.directory / f"{name}.log")
 
@@ -287,11 +302,12 @@ class DemoFleet:
 
         Whoever a drill has ended is started anew. Raises `EnvironmentFault` when the head ends.
         """
-        told = False
+        told = set[str]()
         while not self.children[HEAD].ended_within(0.2) or self._revive(HEAD):
-            if self.children[WORKER].ended_within(0) and not self._revive(WORKER) and not told:
-                told = True
-                on_worker_end(self.children[WORKER].last_words())
+            for name in self.plan.workers:
+                if self.children[name].ended_within(0) and not self._revive(name) and name not in told:
+                    told.add(name)
+                    on_worker_end(self.children[name].last_words())
         raise EnvironmentFault(self.children[HEAD].last_words())
 
     def _revive(self, name: str) -> bool:

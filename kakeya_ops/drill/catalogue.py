@@ -9,20 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from kakeya_ops.wire.drills import FATAL, Act, Fault
+from kakeya_ops.wire.drills import FATAL, Act, Fault, On
 
-Trial = Literal["fault", "card", "head"]
-"""``fault``: armed in the worker; ``card``: what is said of the worker to the head; ``head``: armed in the head."""
+Trial = Literal["fault", "card", "intrusion", "joint", "head"]
+"""``fault``: armed in the worker; ``card``: what is said of the worker to the head; ``intrusion``: somebody calls the
+worker who must not; ``joint``: armed in one of two workers that deliver together; ``head``: armed in the head."""
 Claim = Literal["unhealthy", "other identity", "other arithmetic", "expired", "duplicate"]
+Intrusion = Literal["in clear", "with a stranger's certificate"]
 
 BY_USE = "gone after one request, after seconds, or with the drill"
 BY_NEWS = "taken back; gone by itself after seconds"
 BY_REVIVAL = "its supervisor starts the process again"
+BY_NOTHING = "nothing to undo: it is refused"
 
 _REMOTE = frozenset({"remote"})
 _ANY_HELP = frozenset({"skip-local-pool"})
+_OTHERS_POOLS = _REMOTE | _ANY_HELP
 _PATIENT_USES = 4
 """A call whose idle connection breaks is made once more."""
+_TRIALS: dict[On, Trial] = {"now": "head", "fetch": "joint"}
 
 
 @dataclass(frozen=True)
@@ -37,15 +42,16 @@ class Kind:
     expected: frozenset[str]
     fault: Fault | None = None
     claim: Claim | None = None
+    intrusion: Intrusion | None = None
     modes: frozenset[str] = _REMOTE
     undone: str = field(default=BY_USE)
 
     @property
     def trial(self) -> Trial:
         """Where it is brought about."""
-        if self.claim is not None:
-            return "card"
-        return "head" if self.fault is not None and self.fault.on == "now" else "fault"
+        if self.fault is None:
+            return "card" if self.claim else "intrusion"
+        return _TRIALS.get(self.fault.on, "fault")
 
     @property
     def fatal(self) -> bool:
@@ -56,7 +62,8 @@ class Kind:
 def _kind(name: str, what: str, expected: str, fault: Fault, modes: frozenset[str] = _REMOTE) -> Kind:
     undone = BY_REVIVAL if fault.act in FATAL else BY_USE
     uses = _PATIENT_USES if fault.on == "prefill" else fault.uses
-    return Kind(name, what, frozenset(expected.split()), fault.model_copy(update={"uses": uses}), None, modes, undone)
+    armed = fault.model_copy(update={"uses": uses})
+    return Kind(name, what, frozenset(expected.split()), armed, modes=modes, undone=undone)
 
 
 def _stream(name: str, what: str, expected: str, act: Act, **more: object) -> Kind:
@@ -70,7 +77,11 @@ def _lookup(name: str, what: str, expected: str, act: Act, seconds: float = 0.0)
 
 
 def _card(name: str, what: str, claim: Claim) -> Kind:
-    return Kind(name, what, frozenset({"avoided"}), None, claim, undone=BY_NEWS)
+    return Kind(name, what, frozenset({"avoided"}), claim=claim, undone=BY_NEWS)
+
+
+def _intrusion(name: str, what: str, intrusion: Intrusion) -> Kind:
+    return Kind(name, what, _REMOTE, intrusion=intrusion, undone=BY_NOTHING)
 
 
 CATALOGUE: tuple[Kind, ...] = (
@@ -106,6 +117,13 @@ CATALOGUE: tuple[Kind, ...] = (
         Act.STALL,
         seconds=25,
     ),
+    _kind(
+        "late-prefill",
+        "the worker says again and again that it computes, and no block comes",
+        "remote overrun",
+        Fault(act=Act.LATE, at="first", seconds=20),
+        _ANY_HELP,
+    ),
     _stream("hang-up", "the worker hangs up instead of answering", "unreachable", Act.HANG_UP),
     _stream("busy-worker", "the worker's queue is full", "busy", Act.BUSY),
     _stream("full-pool", "the worker's pool has no room", "pool_full", Act.POOL_FULL),
@@ -126,9 +144,18 @@ CATALOGUE: tuple[Kind, ...] = (
     _card("other-identity-card", "the worker's card has another cache identity", "other identity"),
     _card("other-arithmetic-card", "the worker's card has another version of MLX", "other arithmetic"),
     _card("expired-card", "the worker's card has expired", "expired"),
-    _stream("killed-worker", "the worker is gone in mid-stream", "unreachable", Act.DIE),
-    _kind("head-restart", "the head is gone while it answers", "remote", Fault(act=Act.EXIT, on="now")),
     _card("duplicate-id", "another node calls itself by the worker's name", "duplicate"),
+    _intrusion("clear-text", "somebody speaks in clear text to a port that speaks TLS", "in clear"),
+    _intrusion("foreign-certificate", "somebody has a stranger's certificate", "with a stranger's certificate"),
+    _stream("killed-worker", "the worker is gone in mid-stream", "unreachable", Act.DIE),
+    _kind(
+        "one-of-several",
+        "one of two workers that deliver a prefix together breaks off",
+        "remote",
+        Fault(act=Act.CUT, on="fetch", at="first", uses=_PATIENT_USES),
+        _OTHERS_POOLS,
+    ),
+    _kind("head-restart", "the head is gone while it answers", "remote", Fault(act=Act.EXIT, on="now")),
 )
 """In the order in which a drill tries them: what takes longest to be undone comes last."""
 
@@ -138,4 +165,15 @@ def kind_named(name: str) -> Kind | None:
     return next((kind for kind in CATALOGUE if kind.name == name), None)
 
 
-__all__ = ["BY_NEWS", "BY_REVIVAL", "BY_USE", "CATALOGUE", "Claim", "Kind", "Trial", "kind_named"]
+__all__ = [
+    "BY_NEWS",
+    "BY_NOTHING",
+    "BY_REVIVAL",
+    "BY_USE",
+    "CATALOGUE",
+    "Claim",
+    "Intrusion",
+    "Kind",
+    "Trial",
+    "kind_named",
+]

@@ -34,7 +34,7 @@ def _row(kind: Kind) -> str:
 
 def _where(kind: Kind) -> str:
     if kind.fault is None:
-        return "a card told to the head"
+        return "a card told to the head" if kind.claim else "a call to the worker"
     if kind.trial == "head":
         return "the head"
     request = {"lookup": "its next lookup", "fetch": "its next fetch"}.get(kind.fault.on, "the drill's own prefill")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from kakeya_ops.drill.catalogue import Kind
@@ -29,7 +30,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of one kind. `lost_seconds` is against an undisturbed request.
+    """What became of one kind, tried on `worker`. `lost_seconds` is against an undisturbed request.
 
     `outcome` is a fallback reason, ``remote`` or ``avoided``; None where there was no answer.
     """
@@ -42,15 +43,16 @@ class Result:
     detail: str
     request_id: str | None = None
     recovered_seconds: float | None = None
+    worker: str | None = None
 
 
 @dataclass(frozen=True)
 class DrillReport:
-    """A whole drill of `worker` through `head`; `undisturbed_seconds` is the median of requests that met nothing."""
+    """A whole drill of `workers` through `head`; `undisturbed_seconds` is the median of requests that met nothing."""
 
     url: str
     head: str
-    worker: str
+    workers: tuple[str, ...]
     undisturbed_seconds: float
     results: tuple[Result, ...]
 
@@ -69,7 +71,7 @@ class DrillReport:
             "passed": self.passed,
             "url": self.url,
             "head": self.head,
-            "worker": self.worker,
+            "workers": list(self.workers),
             "undisturbed_seconds": self.undisturbed_seconds,
             "results": [asdict(result) for result in self.results],
         }
@@ -97,6 +99,8 @@ def _weigh(kind: Kind, seen: Seen, outcome: str, equal: bool) -> tuple[Verdict, 
     said = str(fallback.get("message")) if fallback else str((seen.receipt.get("decision") or {}).get("reason"))
     if not equal:
         return "failed", f"WRONG TOKENS: they differ from those of a local prefill; {said}"
+    if _rather_alone(kind, seen):
+        return "skipped", f"the head did not ask for such a prompt, or not long enough: {said}"
     if seen.met == 0:
         return "unknown", f"no request met the fault: {said}"
     if outcome not in kind.expected:
@@ -106,4 +110,30 @@ def _weigh(kind: Kind, seen: Seen, outcome: str, equal: bool) -> tuple[Verdict, 
     return "safe", said
 
 
-__all__ = ["DrillReport", "Result", "Seen", "Verdict", "judge", "outcome_of"]
+def _rather_alone(kind: Kind, seen: Seen) -> bool:
+    """Whether a head that was free to choose did not send the request that was to meet the fault."""
+    return kind.fault is not None and kind.fault.on == "prefill" and "remote" not in kind.modes and seen.met == 0
+
+
+def recount(results: Iterable[Result], counted: Mapping[str, float]) -> list[Result]:
+    """The same `results`, failed where the head counted fewer fallbacks of their reason than there were in all.
+
+    Where several workers are drilled at once one may have been counted in another's place: the sum tells.
+    """
+    found = list(results)
+    told = Counter(result.outcome for result in found)
+    return [
+        replace(result, verdict="failed", detail=f"not all fallbacks of its reason were counted: {result.detail}")
+        if result.verdict == "safe"
+        and _is_fallback(result)
+        and counted.get(str(result.outcome), 0) < told[result.outcome]
+        else result
+        for result in found
+    ]
+
+
+def _is_fallback(result: Result) -> bool:
+    return result.outcome not in ("remote", "avoided", None)
+
+
+__all__ = ["DrillReport", "Result", "Seen", "Verdict", "judge", "outcome_of", "recount"]

@@ -19,6 +19,7 @@ _END_SECONDS = 20.0
 """How soon whoever waits for an answer must be told that there is none."""
 _LONG_ANSWER_TOKENS = 200
 _UNDER_WAY_SECONDS = 0.2
+_TRIES = 3
 
 
 def restart_head(kind: Kind, inquirer: Inquirer, head: NodeDoor, worker: str) -> Result:
@@ -66,8 +67,7 @@ def _afterwards(kind: Kind, inquirer: Inquirer, before: tuple[str, int], ended: 
     if took is None:
         return Result(kind.name, "failed", None, None, None, f"the head did not come back; {ended}")
     try:
-        body = inquirer.body()
-        asked = inquirer.ask(body, kind.modes, new_nonce(), worker)
+        body, asked = _ask_patiently(kind, inquirer, worker)
         local = inquirer.ask(body, LOCAL, new_nonce())
     except PeerError as error:
         return Result(kind.name, "failed", None, None, None, f"the head came back, but: {error.message}")
@@ -75,6 +75,20 @@ def _afterwards(kind: Kind, inquirer: Inquirer, before: tuple[str, int], ended: 
     result = judge(kind, seen, 0.0)
     detail = f"{ended}; back after {took:.1f} s; {result.detail}"
     return Result(kind.name, result.verdict, result.outcome, result.tokens_equal, took, detail, result.request_id, took)
+
+
+def _ask_patiently(kind: Kind, inquirer: Inquirer, worker: str) -> tuple[bytes, Asked]:
+    """A request and its answer, with the worker's help: a machine on which all has just begun may be late at first."""
+
+    def ask() -> tuple[bytes, Asked]:
+        body = inquirer.body()
+        return body, inquirer.ask(body, kind.modes, new_nonce(), worker)
+
+    found, tries = ask(), 1
+    while found[1].receipt.get("remote") is None and tries < _TRIES:
+        inquirer.wait(lambda: bool(inquirer.node(worker).get("usable")), RETURN_SECONDS)
+        found, tries = ask(), tries + 1
+    return found
 
 
 __all__ = ["RETURN_SECONDS", "restart_head"]

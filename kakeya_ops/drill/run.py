@@ -1,31 +1,31 @@
-"""A drill from start to end: each kind is brought about, met by one request, undone, and judged."""
+"""A drill from start to end: who is drilled, by which kinds, in which order, and that nothing is armed afterwards."""
 
 from __future__ import annotations
 
 import contextlib
-import statistics
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kakeya_ops.drill.asking import LOCAL, Asked, Inquirer
+from kakeya_ops.drill.asking import Inquirer
 from kakeya_ops.drill.catalogue import CATALOGUE, Kind
-from kakeya_ops.drill.claims import MadeUp, make_up
+from kakeya_ops.drill.joint import lose_one
+from kakeya_ops.drill.lane import Lane, Scene
 from kakeya_ops.drill.nodes import NodeDoor, Operator
-from kakeya_ops.drill.report import DrillReport, Result, Seen, judge
+from kakeya_ops.drill.report import DrillReport, Result, recount
 from kakeya_ops.drill.restart import restart_head
-from kakeya_ops.errors import PeerError, PeerRefused, RefusedError
+from kakeya_ops.drill.sharing import share
+from kakeya_ops.errors import PeerError, RefusedError
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.secret import Secret
 from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.verify.workers import find_workers
-from kakeya_ops.wire.signing import new_nonce
+from kakeya_ops.wire.drills import Act
 
-RECOVERY_SECONDS = 120.0
-"""The longest wait until the head uses the worker again: the longest pause after failures, or a model that is loaded
-anew."""
-_UNDISTURBED = 3
-_SLOWER = 4
+_LONG = frozenset({Act.STALL, Act.LATE, Act.DIE})
+"""What lasts long is begun first where several workers are drilled, so that none has to wait for it at the end."""
 
+Tell = Callable[[str], None]
 OnResult = Callable[[Result], None]
 
 
@@ -34,7 +34,7 @@ class DrillPlan:
     """What to drill: the head's API, the fleet as the inventory tells it, and which kinds.
 
     `ways` are the endpoints of each node, best first; `least_tokens` is what a prompt must have for the head to ask
-    anybody.
+    anybody. Without a `worker` all that live share the kinds.
     """
 
     url: str
@@ -46,147 +46,113 @@ class DrillPlan:
     least_tokens: int = 128
     api_key: Secret | None = None
 
+    def door(self, node: str) -> NodeDoor:
+        """The way to `node`."""
+        return NodeDoor(node, self.ways.get(node, ()), self.operator)
 
-def run_drill(plan: DrillPlan, tell: Callable[[str], None], on_result: OnResult = lambda result: None) -> DrillReport:
+    def scene(self, inquirer: Inquirer, worker: NodeDoor, head: NodeDoor) -> Scene:
+        """Where `worker` is drilled."""
+        return Scene(inquirer, worker, head, self.operator, self.ways.get(worker.node, ()))
+
+
+def run_drill(plan: DrillPlan, tell: Tell, on_result: OnResult = lambda result: None) -> DrillReport:
     """Drill the fleet of `plan`; `on_result` is told of each kind as soon as it is over.
 
     Whatever happens, also `KeyboardInterrupt`, nothing is armed afterwards. Raises `PeerUnreachable` or `PeerTimeout`
-    if the head or the worker does not answer, and `RefusedError` when there is no worker or it takes no part in drills.
+    if the head or a worker does not answer, and `RefusedError` when there is no worker or one takes no part in drills.
     """
-    with HeadClient(plan.url, plan.api_key) as client:
+    with HeadClient(plan.url, plan.api_key) as client, contextlib.ExitStack() as open_doors:
+        workers = _choose(client, plan.worker)
+        doors = {node: plan.door(node) for node in (*workers, plan.head)}
+        for door in doors.values():
+            open_doors.callback(door.close)
         inquirer = Inquirer(client, plan.operator.key)
-        worker = _choose(client, plan.worker)
-        doors = {node: NodeDoor(node, plan.ways.get(node, ()), plan.operator) for node in (worker, plan.head)}
+        lanes = [Lane(plan.scene(inquirer, doors[worker], doors[plan.head])) for worker in workers]
         try:
-            return _Drill(plan, inquirer, worker, doors).run(tell, on_result)
+            return _Drill(plan, inquirer, lanes, doors[plan.head]).run(tell, on_result)
         finally:
-            for door in doors.values():
-                with contextlib.suppress(PeerError):
-                    door.disarm()
-                door.close()
+            for lane in lanes:
+                lane.leave()
+            with contextlib.suppress(PeerError):
+                doors[plan.head].disarm()
 
 
-def _choose(client: HeadClient, wanted: str | None) -> str:
+def _choose(client: HeadClient, wanted: str | None) -> list[str]:
     check, workers = find_workers(client.network()["nodes"], wanted)
     if not workers:
         raise RefusedError(f"there is no worker to drill: {check.detail}", hint="see kakeya status")
-    return str(workers[0]["node"])
+    return [str(worker["node"]) for worker in workers]
 
 
 class _Drill:
-    def __init__(self, plan: DrillPlan, inquirer: Inquirer, worker: str, doors: dict[str, NodeDoor]) -> None:
+    def __init__(self, plan: DrillPlan, inquirer: Inquirer, lanes: Sequence[Lane], head: NodeDoor) -> None:
         self._plan = plan
         self._inquirer = inquirer
-        self._worker = worker
-        self._doors = doors
-        self._undisturbed_seconds = 0.0
-        self._payload_bytes = 0
-        self._made_up: MadeUp | None = None
+        self._lanes = lanes
+        self._head = head
+        self._lock = threading.Lock()
 
-    def run(self, tell: Callable[[str], None], on_result: OnResult) -> DrillReport:
-        self._allowed()
+    def run(self, tell: Tell, on_result: OnResult) -> DrillReport:
+        for lane in self._lanes:
+            lane.check()
         tell("sending requests that meet nothing")
-        self._inquirer.size(self._worker, self._plan.least_tokens)
-        undisturbed = [self._undisturbed() for _ in range(_UNDISTURBED)]
-        self._undisturbed_seconds = statistics.median(asked.seconds for asked in undisturbed)
-        self._payload_bytes = int(undisturbed[-1].receipt["remote"]["payload_bytes"])
-        results = []
-        for kind in self._plan.kinds:
-            tell(f"{kind.name}: {kind.what}")
-            results.append(self._try(kind))
-            on_result(results[-1])
-        return DrillReport(self._plan.url, self._plan.head, self._worker, self._undisturbed_seconds, tuple(results))
+        self._inquirer.size(self._lanes[0].name, self._plan.least_tokens)
+        for lane in self._lanes:
+            lane.measure()
+        found: dict[str, Result] = {}
+        for result in (*self._on_workers(tell, on_result), *self._on_all(tell, on_result)):
+            found[result.kind] = result
+        plan, seconds = self._plan, self._lanes[0].undisturbed_seconds
+        workers = tuple(lane.name for lane in self._lanes)
+        return DrillReport(plan.url, plan.head, workers, seconds, tuple(found[kind.name] for kind in plan.kinds))
 
-    def _allowed(self) -> None:
-        try:
-            self._doors[self._worker].disarm()
-        except PeerRefused as error:
-            raise RefusedError(
-                f"{error.message}", hint="set fleet.drill: true in the inventory and deploy it"
-            ) from error
-
-    def _undisturbed(self) -> Asked:
-        asked = self._inquirer.ask(self._inquirer.body(), frozenset({"remote"}), new_nonce(), self._worker)
-        if asked.receipt.get("remote") is None:
-            reason = (asked.receipt.get("fallback") or asked.receipt["decision"]).get("message", "it was not asked")
-            raise RefusedError(
-                f"{self._worker} does not compute prefixes even undisturbed: {reason}",
-                hint="run: kakeya verify remote-prefill",
-            )
-        return asked
-
-    def _try(self, kind: Kind) -> Result:
-        """The result of one kind, when all that it broke is whole again."""
-        if kind.trial == "head":
-            return restart_head(kind, self._inquirer, self._doors[self._plan.head], self._worker)
-        epoch = self._inquirer.node(self._worker).get("epoch") if kind.fatal else None
-        try:
-            result = self._meet(kind)
-        except PeerRefused as error:
-            result = _without_answer(kind, "skipped" if error.code == "refused" else "failed", error)
-        except PeerError as error:
-            result = _without_answer(kind, "failed", error)
-        if result.verdict == "skipped":
-            return result
-        return self._recover(result, epoch)
-
-    def _meet(self, kind: Kind) -> Result:
-        body, nonce = self._inquirer.body(), new_nonce()
+    def _on_workers(self, tell: Tell, on_result: OnResult) -> list[Result]:
+        """The kinds that are about one worker, shared among all of them."""
+        kinds = [kind for kind in self._plan.kinds if kind.trial not in ("joint", "head")]
+        if len(self._lanes) > 1:
+            kinds.sort(key=_is_short)
         before = self._inquirer.fallbacks()
-        try:
-            self._bring_about(kind, nonce)
-            asked = self._inquirer.ask(body, kind.modes, nonce, self._worker)
-        finally:
-            met = self._undo(kind)
+
+        def attempt(lane: Lane, kind: Kind) -> Result:
+            with self._lock:
+                tell(f"{kind.name}: {kind.what}")
+            return lane.attempt(kind)
+
+        results = list(_heard(share(self._lanes, kinds, attempt), on_result))
         after = self._inquirer.fallbacks()
-        local = self._inquirer.ask(body, LOCAL, new_nonce())
-        counted = {reason: count - before.get(reason, 0) for reason, count in after.items()}
-        seen = Seen(asked.completion.tokens, local.completion.tokens, asked.receipt, met, counted, asked.seconds)
-        return judge(kind, seen, self._undisturbed_seconds)
+        return recount(results, {reason: count - before.get(reason, 0) for reason, count in after.items()})
 
-    def _bring_about(self, kind: Kind, nonce: str) -> None:
-        worker = self._doors[self._worker]
-        if kind.claim is not None:
-            self._made_up = make_up(worker.card(), kind.claim)
-            self._doors[self._plan.head].tell(self._made_up.told)
-        elif kind.fault is not None:
-            # Of streams only the drill's own is spoilt; what is asked before that cannot be told apart.
-            only = nonce if kind.fault.on == "prefill" else None
-            worker.arm(kind.fault.model_copy(update={"nonce": only, "bytes_per_second": self._slow_rate()}))
+    def _on_all(self, tell: Tell, on_result: OnResult) -> list[Result]:
+        """The kinds that are about the fleet, one after the other, while nothing else happens."""
+        return list(_heard(self._in_turn(tell), on_result))
 
-    def _slow_rate(self) -> int:
-        """Bytes a second at which a prefix takes several times as long as undisturbed."""
-        return max(int(self._payload_bytes / max(_SLOWER * self._undisturbed_seconds, 1.0)), 1)
+    def _in_turn(self, tell: Tell) -> Iterator[Result]:
+        lane = self._lanes[0]
+        for kind in self._plan.kinds:
+            if kind.trial in ("joint", "head"):
+                tell(f"{kind.name}: {kind.what}")
+                result = self._lose_one(kind) if kind.trial == "joint" else self._restart(kind)
+                yield replace(result, worker=lane.name)
 
-    def _undo(self, kind: Kind) -> int | None:
-        """How many requests met the fault; None where that cannot be known."""
-        made_up, self._made_up = self._made_up, None
-        if made_up:
-            self._doors[self._plan.head].tell([made_up.taken_back])
-        if kind.claim is not None or kind.fatal:
-            return None
-        return self._doors[self._worker].disarm().met
+    def _lose_one(self, kind: Kind) -> Result:
+        lane = self._lanes[0]
+        _, live = find_workers(self._inquirer.client.network()["nodes"])
+        others = [str(node["node"]) for node in live if node["node"] != lane.name]
+        with contextlib.closing(self._plan.door(others[0] if others else lane.name)) as other:
+            return lose_one(kind, lane, other if others else None)
 
-    def _recover(self, result: Result, ended_epoch: int | None) -> Result:
-        """The same result, once the head uses the worker again: another process than that of `ended_epoch`."""
-
-        def back() -> bool:
-            node = self._inquirer.node(self._worker)
-            return bool(node.get("usable")) and node.get("epoch") != ended_epoch
-
-        took = self._inquirer.wait(back, RECOVERY_SECONDS)
-        if took is None:
-            detail = f"{self._worker} was not used again within {RECOVERY_SECONDS:.0f} s; {result.detail}"
-            return replace(result, verdict="failed", detail=detail)
-        try:
-            self._undisturbed()
-        except (PeerError, RefusedError) as error:
-            return replace(result, verdict="failed", detail=f"afterwards: {error.message}; {result.detail}")
-        return replace(result, recovered_seconds=took)
+    def _restart(self, kind: Kind) -> Result:
+        return restart_head(kind, self._inquirer, self._head, self._lanes[0].name)
 
 
-def _without_answer(kind: Kind, verdict: str, error: PeerError) -> Result:
-    return Result(kind.name, "skipped" if verdict == "skipped" else "failed", None, None, None, error.message)
+def _heard(results: Iterator[Result], on_result: OnResult) -> Iterator[Result]:
+    for result in results:
+        on_result(result)
+        yield result
 
 
-__all__ = ["RECOVERY_SECONDS", "DrillPlan", "run_drill"]
+def _is_short(kind: Kind) -> bool:
+    return kind.fault is None or kind.fault.act not in _LONG
+
+
+__all__ = ["DrillPlan", "run_drill"]

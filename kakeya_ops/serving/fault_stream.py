@@ -10,7 +10,7 @@ from typing import NamedTuple
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import BlockHash
-from kakeya_ops.wire.bodies import ErrorBody, StreamHeader, WorkerReceipt
+from kakeya_ops.wire.bodies import ErrorBody, Progress, StreamHeader, WorkerReceipt
 from kakeya_ops.wire.drills import Act, At, Fault
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameHead, FrameType, FrameWriter
 from kakeya_ops.wire.signing import new_nonce
@@ -19,6 +19,8 @@ _LENGTH_AT = slice(16, 20)
 """Where a head says how long its payload is."""
 _HASH_AT = 20
 _SLICE_BYTES = 16 * 1024
+_WORD_SECONDS = 1.0
+"""Between two words of a worker that is late."""
 STRANGER = Secret(b"the key of another fleet, 32 byte")
 """A key that is nobody's."""
 
@@ -124,6 +126,8 @@ class Spoiler:
 
     def _rewrite(self, frame: SentFrame, *, hit: bool) -> Iterator[Step]:
         """The frame with a tag of its own making, so that what is wrong is what it says."""
+        if hit and self._fault.act is Act.LATE:
+            yield from self._say_that_it_computes()
         changed = _REWRITES[self._fault.act](self, frame, hit)
         if changed is None:
             return
@@ -136,6 +140,16 @@ class Spoiler:
             encoded = self._writer.encode(head.type, payload)
         self._over = head.type is FrameType.ERROR
         yield encoded[0] + bytes(encoded[1])
+
+    def _say_that_it_computes(self) -> Iterator[Step]:
+        """As a worker does while it has no block to send."""
+        for _ in range(int(self._fault.seconds / _WORD_SECONDS)):
+            yield Wait(_WORD_SECONDS)
+            head, payload = self._writer.encode(FrameType.PROGRESS, Progress(stage="computing").encode())
+            yield head + bytes(payload)
+
+    def _unchanged(self, frame: SentFrame, hit: bool) -> _Changed:
+        return frame.head, frame.payload
 
     def _foreign(self, frame: SentFrame, hit: bool) -> _Changed:
         other = BlockHash(hashlib.sha256(frame.head.hash).digest())
@@ -209,6 +223,7 @@ _SPOILS: dict[Act, Callable[[Spoiler, SentFrame], Iterator[Step]]] = {
 """Faults of the one frame that is aimed at."""
 
 _REWRITES: dict[Act, Callable[[Spoiler, SentFrame, bool], _Changed]] = {
+    Act.LATE: Spoiler._unchanged,
     Act.FOREIGN: Spoiler._foreign,
     Act.ERROR: Spoiler._fail,
     Act.OTHER_HEADER: Spoiler._other_header,

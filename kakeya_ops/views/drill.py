@@ -17,14 +17,16 @@ _STYLES = {"safe": "green", "failed": "bold red", "unknown": "yellow", "skipped"
 
 
 def drill_table(report: DrillReport) -> Table:
-    """One row for each kind."""
-    table = _table("verdict", "kind", "ended as", "tokens", "lost", "back after", "what was said")
-    for column in table.columns[:6]:
+    """One row for each kind; it names the worker where there were several."""
+    several = ("worker",) if len(report.workers) > 1 else ()
+    table = _table("verdict", "kind", *several, "ended as", "tokens", "lost", "back after", "what was said")
+    for column in table.columns[:-1]:
         column.no_wrap = True
     for result in report.results:
         table.add_row(
             Text(result.verdict, style=_STYLES[result.verdict]),
             result.kind,
+            *(Text(visible(result.worker or "")) for _ in several),
             Text(visible(result.outcome or "no answer")),
             {True: "equal", False: "DIFFER", None: "none"}[result.tokens_equal],
             _seconds(result.lost_seconds),

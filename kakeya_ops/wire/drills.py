@@ -40,6 +40,7 @@ class Act(StrEnum):
     FLIP = "flip"
     FLIP_HEAD = "flip_head"
     STALL = "stall"
+    LATE = "late"
     SLOW = "slow"
     PAUSE = "pause"
     GARBAGE = "garbage"
@@ -68,9 +69,9 @@ ON_STREAMS = frozenset(list(Act)[list(Act).index(Act.CUT) :])
 class Fault(WireBody):
     """One fault as it is armed.
 
-    `seconds` is how long a delay, silence, stall or pause lasts, or how far a clock is off; `bytes_per_second` is a
-    slow stream's rate. With a `nonce` only the prefill request that carries it meets the fault. It is gone after
-    `uses` requests, or `lifetime_seconds`, whichever comes first.
+    `seconds` is how long a delay, silence, stall, pause or lateness lasts, or how far a clock is off;
+    `bytes_per_second` is a slow stream's rate. With a `nonce` only the prefill request that carries it meets the fault.
+    It is gone after `uses` requests, or `lifetime_seconds`, whichever comes first.
     """
 
     act: Act

@@ -28,12 +28,14 @@ def test_every_act_is_tried_by_some_kind() -> None:
 
 @pytest.mark.parametrize("kind", CATALOGUE, ids=lambda kind: kind.name)
 def test_a_kind_says_where_it_happens_what_it_leads_to_and_how_it_ends(kind: Kind) -> None:
-    assert (kind.fault is None) == (kind.claim is not None) == (kind.trial == "card")
+    assert [kind.fault is not None, kind.claim is not None, kind.intrusion is not None].count(True) == 1
+    assert (kind.claim is not None, kind.intrusion is not None) == (kind.trial == "card", kind.trial == "intrusion")
     assert kind.expected <= REASONS | {"remote", "avoided"}
     assert kind.expected
     assert kind.undone
     assert kind.fatal == (kind.fault is not None and kind.fault.act in FATAL)
     assert (kind.trial == "head") == (kind.name == "head-restart")
+    assert (kind.trial == "joint") == (kind.name == "one-of-several")
 
 
 def test_only_streams_can_be_told_from_those_of_others() -> None:

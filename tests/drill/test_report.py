@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kakeya_ops.drill.catalogue import Kind, kind_named
-from kakeya_ops.drill.report import DrillReport, Result, Seen, judge, outcome_of
+from kakeya_ops.drill.report import DrillReport, Result, Seen, judge, outcome_of, recount
 
 TOKENS = ("a", "b")
 FELL_BACK: dict[str, Any] = {"request_id": "r", "fallback": {"reason": "corrupt", "message": "w: a wrong tag"}}
@@ -55,7 +55,7 @@ def test_outcomes() -> None:
 
 def report(*verdicts: str) -> DrillReport:
     results = tuple(Result("k", verdict, None, None, None, "") for verdict in verdicts)  # type: ignore[arg-type]
-    return DrillReport("http://h", "head", "w", 1.0, results)
+    return DrillReport("http://h", "head", ("w",), 1.0, results)
 
 
 def test_a_drill_passes_when_all_that_was_tried_is_safe() -> None:
@@ -66,3 +66,33 @@ def test_a_drill_passes_when_all_that_was_tried_is_safe() -> None:
     assert not report().passed
     document = report("safe", "skipped").to_json()
     assert (document["passed"], len(document["results"])) == (True, 2)
+
+
+ALONE = replace(SEEN, receipt={"decision": {"reason": "1 s predicted, against 2 s from w"}}, met=0)
+
+
+def test_a_head_that_may_choose_and_does_not_ask_cannot_be_drilled_so() -> None:
+    result = judge(kind("late-prefill"), ALONE, 1.0)
+    assert (result.verdict, "1 s predicted, against 2 s" in result.detail) == ("skipped", True)
+    impatient = replace(ALONE, receipt={"fallback": {"reason": "timeout", "message": "did not say in time"}})
+    assert judge(kind("late-prefill"), impatient, 1.0).verdict == "skipped"
+    assert judge(kind("late-prefill"), replace(ALONE, met=1), 1.0).verdict == "unknown"
+    assert judge(kind("slow-lookup"), ALONE, 1.0).verdict == "unknown"
+    assert judge(kind("late-prefill"), replace(ALONE, tokens=("x",)), 1.0).verdict == "failed"
+
+
+def fell_back(reason: str, verdict: str = "safe") -> Result:
+    return Result(f"kind of {reason}", verdict, reason, True, 0.1, "said")  # type: ignore[arg-type]
+
+
+def test_all_fallbacks_together_must_have_been_counted() -> None:
+    results = [fell_back("corrupt"), fell_back("busy"), fell_back("corrupt"), fell_back("remote"), fell_back("avoided")]
+    assert recount(results, {"corrupt": 2.0, "busy": 3.0}) == results
+    verdicts = [result.verdict for result in recount(results, {"corrupt": 1.0, "busy": 1.0})]
+    assert verdicts == ["failed", "safe", "failed", "safe", "safe"]
+    assert "counted" in recount(results, {})[1].detail
+
+
+def test_what_has_failed_for_another_reason_keeps_it() -> None:
+    failed = fell_back("corrupt", "failed")
+    assert recount([failed], {}) == [failed]

@@ -23,12 +23,15 @@ GONE = PeerUnreachable("http://h", "the head cannot be reached")
 class Told:
     """A head that has the `epochs` it tells one after the other, and answers at first with what `first` does."""
 
-    def __init__(self, first: Callable[[], Any], epochs: list[int], tokens: tuple[str, ...] = ("a",)) -> None:
+    def __init__(
+        self, first: Callable[[], Any], epochs: list[int], tokens: tuple[str, ...] = ("a",), late: int = 0
+    ) -> None:
         self.client = self
         self._first = first
         self._epochs = epochs
         self._tokens = tokens
         self._asked = 0
+        self._late = late
 
     def network(self) -> dict[str, Any]:
         epoch = self._epochs.pop(0) if len(self._epochs) > 1 else self._epochs[0]
@@ -47,7 +50,11 @@ class Told:
         if self._asked == 1:
             return cast(Asked, self._first())
         tokens = ("a",) if modes == LOCAL else self._tokens
-        return Asked(Completion("r", 1, "", tokens, ()), {"request_id": "r", "remote": {"node": "w"}}, 0.1)
+        receipt: dict[str, Any] = {"request_id": "r", "remote": {"node": "w"}}
+        if modes != LOCAL and self._late > 0:
+            self._late -= 1
+            receipt |= {"remote": None, "fallback": {"reason": "timeout", "message": "late"}}
+        return Asked(Completion("r", 1, "", tokens, ()), receipt, 0.1)
 
     def wait(self, condition: Callable[[], bool], seconds: float) -> float | None:
         return 1.0 if any(condition() for _ in range(5)) else None
@@ -66,6 +73,11 @@ def test_a_head_that_comes_back_and_serves_is_safe() -> None:
     result = try_it(Told(fail, [1, 0, 1, 2]))
     assert (result.verdict, result.outcome, result.lost_seconds) == ("safe", "remote", 1.0)
     assert "the request under way ended with" in result.detail
+
+
+def test_a_machine_that_is_late_at_first_is_asked_again() -> None:
+    assert try_it(Told(fail, [1, 0, 1, 2], late=2)).verdict == "safe"
+    assert try_it(Told(fail, [1, 0, 1, 2], late=3)).verdict == "unknown"
 
 
 def test_a_request_that_was_answered_before_is_fine_too() -> None:

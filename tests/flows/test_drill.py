@@ -30,10 +30,20 @@ from kakeya_ops.verify.workers import find_workers
 from kakeya_ops.wire.drills import Act, Fault
 from kakeya_ops.wire.signing import new_nonce
 
+SECOND = "second"
 WAITING = 10
 REMOTE = frozenset({"remote"})
+NOT_HERE = {kind.name for kind in CATALOGUE if kind.intrusion}
+"""Nothing speaks TLS on loopback; these are tried in tests/drill/test_lane.py."""
+HASTY = {"late-prefill"}
+"""Who may compute alone waits for lookups so briefly that a busy machine may miss all of them: see test_overrun.py."""
+HERE = [kind for kind in CATALOGUE if kind.name not in NOT_HERE]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+
+def are_live(head: HeadClient, workers: int) -> bool:
+    return len(find_workers(head.network()["nodes"])[1]) == workers
 
 
 def supervise(fleet: DemoFleet) -> None:
@@ -41,21 +51,16 @@ def supervise(fleet: DemoFleet) -> None:
         fleet.wait_until_head_ends(lambda words: None)
 
 
-def small_blocks(inventory: Path) -> None:
-    """A prompt of many blocks is a short one: what counts is where in a stream a fault happens."""
-    before = inventory.read_text()
-    inventory.write_text(before.replace("block_tokens: 64", "block_tokens: 16"))
-    assert inventory.read_text() != before
-
-
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Iterator[FleetPlan]:
-    """The fleet of `kakeya demo --keep`: whoever a drill ends is started again."""
-    plan = write_fleet(tmp_path_factory.mktemp("drill"), tiny_llama)
-    small_blocks(plan.inventory)
+    """The fleet of `kakeya demo --keep`, with two workers: whoever a drill ends is started again.
+
+    Its blocks are small: what counts is where in a stream a fault happens, not how long a prompt is.
+    """
+    plan = write_fleet(tmp_path_factory.mktemp("drill"), tiny_llama, others=[SECOND], block_tokens=16)
     with DemoFleet(plan, Interruption()) as running, HeadClient(plan.url) as head:
         wait_until(head.healthy, "the head's start")
-        wait_until(lambda: bool(find_workers(head.network()["nodes"])[1]), "the meeting of head and worker")
+        wait_until(lambda: are_live(head, 2), "the meeting of head and workers")
         supervisor = threading.Thread(target=supervise, args=(running,))
         supervisor.start()
         yield plan
@@ -65,7 +70,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> Iterato
 
 def plan_of(fleet: FleetPlan) -> DrillPlan:
     operator = Operator(read_fleet_key(fleet.key_file), "demo")
-    ways = {WORKER: [Endpoint(LOOPBACK, fleet.worker_port)], HEAD: [Endpoint(LOOPBACK, fleet.head_port)]}
+    ports = fleet.workers | {HEAD: fleet.head_port}
+    ways = {name: [Endpoint(LOOPBACK, port)] for name, port in ports.items()}
     return DrillPlan(fleet.url, operator, HEAD, ways, least_tokens=64)
 
 
@@ -76,21 +82,33 @@ def report(fleet: FleetPlan) -> DrillReport:
 
 def test_every_kind_of_fault_was_tried_and_none_did_harm(report: DrillReport) -> None:
     assert [result.kind for result in report.results] == [kind.name for kind in CATALOGUE]
-    assert [result for result in report.results if result.verdict != "safe"] == []
+    assert [result for result in report.results if result.verdict not in ("safe", "skipped")] == []
     assert report.passed
 
 
-@pytest.mark.parametrize("kind", CATALOGUE, ids=lambda kind: kind.name)
+def test_both_workers_took_part_and_what_is_not_here_is_said_to_be_not_here(report: DrillReport) -> None:
+    assert report.workers == (SECOND, WORKER)
+    assert {result.worker for result in report.results} == {SECOND, WORKER}
+    skipped = {result.kind: result.detail for result in report.results if result.verdict == "skipped"}
+    assert skipped.keys() >= NOT_HERE
+    assert skipped.keys() <= NOT_HERE | HASTY
+    assert all("speaks TLS" in skipped[kind] for kind in NOT_HERE)
+
+
+@pytest.mark.parametrize("kind", HERE, ids=lambda kind: kind.name)
 def test_tokens_are_the_local_ones_and_all_is_whole_again(report: DrillReport, kind: Kind) -> None:
     result: Result = next(result for result in report.results if result.kind == kind.name)
     assert result.tokens_equal, result.detail
+    if result.verdict == "skipped":
+        assert kind.name in HASTY
+        return
     assert result.outcome in kind.expected, result.detail
     assert result.recovered_seconds is not None
 
 
 def test_nothing_is_armed_afterwards(fleet: FleetPlan, report: DrillReport) -> None:
     plan = plan_of(fleet)
-    for node in (WORKER, HEAD):
+    for node in (WORKER, SECOND, HEAD):
         door = NodeDoor(node, plan.ways[node], plan.operator)
         state = door.disarm()
         assert (state.armed, state.met, state.revived) == (None, 0, True)
@@ -138,10 +156,13 @@ def test_requests_that_wait_for_a_worker_are_answered_when_it_is_gone(fleet: Fle
 
 
 def test_the_command_tells_it_as_a_document_and_in_its_exit_code(fleet: FleetPlan, report: DrillReport) -> None:
-    command = [sys.executable, "-m", "kakeya_ops.cli.main", "--json", "--inventory", str(fleet.inventory), "drill"]
-    done = subprocess.run([*command, "--only", "corrupt-last"], capture_output=True, text=True, timeout=100)
+    with HeadClient(fleet.url) as head:
+        wait_until(lambda: are_live(head, 2), "both workers")
+    program = [sys.executable, "-m", "kakeya_ops.cli.main", "--json", "--inventory", str(fleet.inventory)]
+    command = [*program, "drill", "--worker", SECOND, "--only", "corrupt-last"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert (document["passed"], document["worker"]) == (True, WORKER)
+    assert (document["passed"], document["workers"]) == (True, [SECOND])
     (result,) = document["results"]
     assert (result["verdict"], result["outcome"], result["tokens_equal"]) == ("safe", "corrupt", True)

@@ -8,7 +8,7 @@ from kakeya_ops.errors import StreamCorrupt
 from kakeya_ops.kv.pool import PartKey
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.fault_stream import Die, Freeze, HangUp, SentFrame, Spoiler, Step, Wait
-from kakeya_ops.wire.bodies import StreamHeader, WorkerReceipt
+from kakeya_ops.wire.bodies import Progress, StreamHeader, WorkerReceipt
 from kakeya_ops.wire.drills import ON_STREAMS, Act, At, Fault
 from kakeya_ops.wire.frames import HEAD_BYTES, FrameReader, FrameType, FrameWriter
 from kakeya_ops.wire.packing import Packing
@@ -108,6 +108,18 @@ def test_a_paused_or_slow_stream_is_whole(packing: Packing | None) -> None:
     assert received(slow, packing) == whole
     waited = sum(step.seconds for frame in slow for step in frame if isinstance(step, Wait))
     assert waited == pytest.approx(sum(len(frame.raw) for frame in frames(packing)) / 1000)
+
+
+@pytest.mark.parametrize("packing", PACKINGS, ids=["as it is", "packed"])
+def test_a_late_stream_says_that_it_computes_and_is_whole_in_the_end(packing: Packing | None) -> None:
+    late = spoil(Act.LATE, "first", packing=packing, seconds=3)
+    assert sum(step.seconds for step in late[1] if isinstance(step, Wait)) == 3
+    assert all(not isinstance(step, Wait) for steps in (late[0], *late[2:]) for step in steps)
+    found = received(late, packing)
+    said = [body for type, body in found if type is FrameType.PROGRESS]
+    assert [Progress.parse(body).stage for body in said] == ["computing"] * 3
+    whole = received([[frame.raw] for frame in frames(packing)], packing)
+    assert [frame for frame in found if frame[0] is not FrameType.PROGRESS] == whole
 
 
 @pytest.mark.parametrize("packing", PACKINGS, ids=["as it is", "packed"])

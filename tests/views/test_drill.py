@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 from kakeya_ops.drill.catalogue import CATALOGUE
 from kakeya_ops.drill.report import DrillReport, Result
@@ -13,7 +14,7 @@ SKIPPED = Result("killed-worker", "skipped", None, None, None, "nothing would st
 
 
 def report(*results: Result) -> DrillReport:
-    return DrillReport("http://h", "head", "worker", 0.4, results)
+    return DrillReport("http://h", "head", ("worker",), 0.4, results)
 
 
 def shown(*renderables: object) -> str:
@@ -31,6 +32,13 @@ def test_a_row_tells_verdict_outcome_tokens_and_seconds() -> None:
     assert rows["corrupt-last"][:4] == ["failed", "corrupt-last", "remote", "DIFFER"]
     assert rows["killed-worker"][:5] == ["skipped", "killed-worker", "no", "answer", "none"]
     assert "\x1b[2J" not in text
+
+
+def test_rows_name_the_worker_where_there_are_several() -> None:
+    several = replace(report(replace(SAFE, worker="b"), SKIPPED), workers=("a", "b"))
+    rows = [line.split() for line in shown(drill_table(several)).splitlines() if line.strip()]
+    assert rows[0][:3] == ["verdict", "kind", "worker"]
+    assert ["safe", "cut-first", "b", "unreachable"] in [row[:4] for row in rows]
 
 
 def test_the_verdict_counts_what_was_tried() -> None:
