@@ -26,6 +26,9 @@ from sshd import write_ssh_program
 COMMAND_SECONDS = 400.0
 ATTEMPTS = 5
 """On a crowded machine a card may for once be older than it should be; who sees that looks again."""
+CUT = "…"
+VARYING = re.compile(r"[0-9a-f]{8,}|\d[\d.:]*( ([KMG]i)?B(/s)?| ([mµ]?s|min)\b)*|─+")
+"""Measured and random parts of a line, with their units, and rules as long as what is below them."""
 NEXT = re.compile(r"^  (kakeya .+)$", re.MULTILINE)
 
 
@@ -35,6 +38,7 @@ class Shell:
 
     folder: Path
     environment: dict[str, str]
+    ports: tuple[int, int, int]
     transcript: list[str] = field(default_factory=list)
     commands: int = 0
     seconds: float = 0.0
@@ -85,7 +89,7 @@ def two_bare_hosts(folder: Path, model: Path) -> Iterator[Shell]:
     """Two Macs with nothing installed, which ssh knows as head and allens, and the shell of their owner."""
     # In life a cable leads from one to the other; here it is loopback, and nothing else does.
     cable = {"bridge_address": LOOPBACK, "lan_address": None, "routes": {LOOPBACK: "bridge0"}}
-    home, ports = folder / "operator", choose_ports(3)
+    home, (api, head, others) = folder / "operator", choose_ports(3)
     shutil.copytree(model, home / "models/tiny")
     with contextlib.ExitStack() as stack:
         machines = [stack.enter_context(machine(folder, name, **cable)) for name in ("head", "allens")]
@@ -93,9 +97,13 @@ def two_bare_hosts(folder: Path, model: Path) -> Iterator[Shell]:
         config.write_text("".join(one.config.read_text() for one in machines))
         programs = write_ssh_program(folder / "programs", config)
         write_kakeya(programs)
-        chosen = {"PYTHON": sys.executable} | {f"PORT_{n}": str(port) for n, port in enumerate(ports)}
-        own = {"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
-        yield Shell(home, os.environ | own | chosen)
+        own = {
+            "HOME": str(home),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "COLUMNS": "100",
+            "PYTHON": sys.executable,
+        }
+        yield Shell(home, os.environ | own, (api, head, others))
 
 
 def write_kakeya(folder: Path) -> None:
@@ -106,13 +114,26 @@ def write_kakeya(folder: Path) -> None:
     program.chmod(0o755)
 
 
+def shape(line: str) -> str:
+    """A line without what is different in every run."""
+    return " ".join(VARYING.sub("#", line).split())
+
+
+def shown_by_readme() -> set[str]:
+    """What the readme shows of the path, but for its cuts."""
+    blocks = re.findall(r"^```console\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    [block] = [block for block in blocks if "$ kakeya init" in block]
+    return {shape(line) for line in block.splitlines() if line not in (CUT, "")}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_path_from_two_bare_hosts_to_a_proved_fleet(tmp_path: Path, tiny_llama: Path) -> None:
     with two_bare_hosts(tmp_path, tiny_llama) as kakeya:
+        api, head, others = kakeya.ports
         made = kakeya(
             "kakeya init --head head --host allens --model ~/models/tiny --pool-gb 0.25"
-            " --python $PYTHON --api-port $PORT_0 --peer-ports $PORT_1 $PORT_2"
+            f" --python $PYTHON --api-port {api} --peer-ports {head} {others}"
         )
         # Nothing is edited: what follows is what init says to type.
         doctor, memory, deploy, verify, status = NEXT.findall(made)
@@ -126,7 +147,8 @@ def test_the_path_from_two_bare_hosts_to_a_proved_fleet(tmp_path: Path, tiny_lla
 
     (tmp_path / "path.txt").write_text(transcript)
     sys.stdout.write(f"\n{transcript}")
-    assert re.findall(r"^ (\w+) .* done$", deployed, re.MULTILINE) == ["allens", "head"]
+    assert re.findall(r"^ (\w+) .* done *$", deployed, re.MULTILINE) == ["allens", "head"]
     assert "PASSED: allens computed the prefix, the head decoded from it" in proof
     assert "2 of 2 hosts serve" in seen
+    assert shown_by_readme() <= set(map(shape, transcript.splitlines()))
     assert re.findall(r"^(\w+) \(\w+\): nothing to do", again, re.MULTILINE) == ["allens", "head"]
