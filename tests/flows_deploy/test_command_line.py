@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from flows_deploy.deployed import Fleet, machine
 from kakeya_ops.cli.main import app
+from kakeya_ops.runbook import list_pages
 from sshd import write_ssh_program
 
 
@@ -76,6 +77,9 @@ def test_a_service_s_life_from_first_deploy_to_removal(kakeya: Terminal, fleet: 
     # The first deploy, and a second that leaves the process alone.
     assert "done" in kakeya("deploy", "vault", "--yes")
     first, pid = generation(fleet), mac.wait_until_running(label).pid
+    (shelf,) = Path(fleet.places("vault").root, "programs").glob("*/venv/lib/*/site-packages/kakeya_ops/runbooks")
+    assert {page.name for page in shelf.glob("*.j2")} == {f"{page.name}.md.j2" for page in list_pages()}
+    assert (shelf / "two-macs.yaml").is_file()
     assert "nothing to do" in kakeya("deploy", "vault", "--yes")
     assert mac.wait_until_running(label).pid == pid
     assert kakeya.json("deploy", "vault", "--check")["pending"] is False
