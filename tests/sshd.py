@@ -22,10 +22,11 @@ from typing import Any
 
 import psutil
 
+from ports import choose_ports
 from system_packages import require
 
 HOST = "127.0.0.1"
-_DEADLINE_SECONDS = 10.0
+_DEADLINE_SECONDS = 60.0
 _SFTP_SERVERS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/libexec/sftp-server")
 
 
@@ -58,7 +59,7 @@ class SshServer:
         self.home = folder / "home"
         self.home.mkdir(parents=True)
         self.user = getpass.getuser()
-        self.port = _free_port()
+        [self.port] = choose_ports(1)
         self.host_key = self.knobs.host_key or make_key(folder / "host_key")
         self.client_key = make_key(folder / "client_key")
         self.known_hosts = folder / "known_hosts"
@@ -243,11 +244,6 @@ def wait_until(condition: Callable[[], bool], message: str, seconds: float = _DE
     while not condition():
         assert time.monotonic() < deadline, message
         pause.wait(0.02)
-
-
-def _free_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 __all__ = ["HOST", "Knobs", "SshServer", "hidden_files", "make_key", "quoted", "wait_until", "write_ssh_program"]

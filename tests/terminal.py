@@ -17,7 +17,7 @@ from types import TracebackType
 
 import pyte
 
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 """A screen to which nothing was written for so long is drawn to its end."""
 

@@ -17,12 +17,12 @@ import psutil
 
 from bench.steadiness import STRICT, Limits, Reading, Rest, judge, read, rest
 from faults.proxy import Fault
+from flows.heads import wait_until
 from flows.loopback import LoopbackFleet
 from flows.prompts import fresh_prompt
 from kakeya_ops.errors import KakeyaError
 
 PROMPT_TOKENS = (90, 200, 500, 900)
-CPU_SHARE_AT_REST = 0.05
 _ANSWER_TOKENS = 8
 _SETTLE_SECONDS = 4.0
 _PAUSE_SECONDS = 0.5
@@ -58,11 +58,11 @@ class SoakReport:
     def complaints(self, limits: Limits = STRICT) -> list[str]:
         """Everything that is not as it must be."""
         grown = [said for (name, _), series in self.series.items() for said in judge(name, series, limits)]
-        return [*self.wrong, *self.failed, *grown, *self._unrest()]
+        return [*self.wrong, *self.failed, *grown, *self._unrest(limits)]
 
-    def _unrest(self) -> Iterator[str]:
+    def _unrest(self, limits: Limits) -> Iterator[str]:
         for name, found in self.rests.items():
-            if found.cpu_share >= CPU_SHARE_AT_REST:
+            if found.cpu_share >= limits.cpu_share_at_rest:
                 yield f"{name} used {found.cpu_share:.1%} of a core with nothing to do"
             if found.written_bytes:
                 yield f"{name} had {found.written_bytes} bytes written to disk with nothing to do"
@@ -96,6 +96,7 @@ class Soak:
                 fault()
                 self._fleet.heal("worker")
         self._fleet.head.wait_for_peer("worker")
+        wait_until(self._idle, "the end of all work")
         tell("nothing to do")
         self._rest()
         return self.report
@@ -209,6 +210,10 @@ class Soak:
         proxy.set(down=fault)
         proxy.sever()
         self._over.wait(2 * _PAUSE_SECONDS)
+
+    def _idle(self) -> bool:
+        loads = [self._fleet.card(name).load for name in self._fleet.children]
+        return not any(load.running or load.queued for load in loads)
 
     def _rest(self) -> None:
         time.sleep(_SETTLE_SECONDS)

@@ -25,12 +25,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class Limits:
-    """By how much the last third of a series may lie above its first."""
+    """By how much the last third of a series may lie above its first, and what is rest."""
 
     memory_share: float = 0.05
     memory_bytes: int = 24 * 2**20
     descriptors: int = 8
     threads: int = 8
+    cpu_share_at_rest: float = 0.05
+    """Of one core."""
 
 
 STRICT = Limits()

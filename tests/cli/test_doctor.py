@@ -8,7 +8,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from kakeya_ops.cli.main import app
-from kakeya_ops.demo.fleet import choose_ports
+from ports import choose_ports
 
 INVENTORY = """
 fleet: {name: pair, key_file: null}

@@ -17,13 +17,13 @@ import yaml
 from typer.testing import CliRunner
 
 from kakeya_ops.cli.main import app
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.kv.pool import PartKey
 from kakeya_ops.peer.client import PeerClient
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.secret import read_fleet_key, write_fleet_key
 from kakeya_ops.serving.cache import write_identity
 from kakeya_ops.units import BlockHash, NodeId
+from ports import choose_ports
 from serving.running import make_caller, payload, simple_identity, simple_layout
 
 

@@ -19,7 +19,8 @@ from playwright.sync_api import Error as PlaywrightError
 
 from flows.heads import wait_until
 from flows.loopback import LoopbackFleet, Plan, Wanted, running
-from kakeya_ops.demo.fleet import LOOPBACK, Child, choose_ports
+from kakeya_ops.demo.fleet import LOOPBACK, Child
+from ports import choose_ports
 from system_packages import require
 
 API_KEY = "a-key-of-the-dashboard-tests"
@@ -35,7 +36,7 @@ class Watched:
     faults: list[str] = field(default_factory=list)
     requested: list[str] = field(default_factory=list)
 
-    def expect(self, script: str, what: str, seconds: float = 20.0) -> None:
+    def expect(self, script: str, what: str, seconds: float = 60.0) -> None:
         """Wait until the JavaScript expression `script` is true."""
         __tracebackhide__ = True
         try:
@@ -106,7 +107,7 @@ def seen(browser: Browser, fleet: LoopbackFleet) -> Iterator[Watched]:
     watched.page.goto(fleet.head.url)
     watched.page.get_by_label("API key").fill(API_KEY)
     watched.page.keyboard.press("Enter")
-    watched.expect("/^\\d/.test(document.querySelector('[data-value=requests]')?.textContent)", "a figure", 40)
+    watched.expect("/^\\d/.test(document.querySelector('[data-value=requests]')?.textContent)", "a figure")
     yield watched
     check(watched, fleet.head.url)
     context.close()
@@ -119,7 +120,7 @@ def hostile_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("hostile") / "log"
     child = Child("hostile", [sys.executable, "-m", "tests.dashboard.hostile", str(port)], log)
     try:
-        wait_until(lambda: "is ready" in log.read_text(), "the start", 40)
+        wait_until(lambda: "is ready" in log.read_text(), "the start")
         yield f"http://{LOOPBACK}:{port}"
     finally:
         child.signal_group(15)

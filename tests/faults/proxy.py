@@ -17,7 +17,8 @@ Direction = Literal["up", "down"]
 """``up`` is from client to target, ``down`` from target to client."""
 
 _CHUNK_BYTES = 64 * 1024
-_ARRIVAL_SECONDS = 2.0
+_ARRIVAL_SECONDS = 10.0
+_PIECES_PER_SECOND = 20
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,10 @@ class FaultProxy:
         with self._changed:
             return self._changed.wait_for(lambda: condition(self), seconds)
 
+    def look(self) -> None:
+        """Let those who wait look again."""
+        self._note()
+
     def set(self, accept: Accept = "pass", *, up: Fault | None = None, down: Fault | None = None) -> None:
         """Change the mode of new connections; what is not given passes untouched."""
         self._mode = Mode(accept, up or Fault(), down or Fault())
@@ -118,7 +123,7 @@ class FaultProxy:
         self._listener.close()
         self.sever()
         for thread in tuple(self._threads):
-            thread.join(10)
+            thread.join(3 * _ARRIVAL_SECONDS)
             assert not thread.is_alive()
 
     def __enter__(self) -> FaultProxy:
@@ -160,9 +165,10 @@ class FaultProxy:
 
     def _pump(self, direction: Direction, source: socket.socket, sink: socket.socket, fault: Fault) -> None:
         seen = 0
+        piece_bytes = min(_CHUNK_BYTES, int((fault.bytes_per_second or _CHUNK_BYTES * 99) / _PIECES_PER_SECOND))
         self._stopping.wait(fault.delay_seconds)
         with contextlib.suppress(OSError):
-            while data := source.recv(_CHUNK_BYTES):
+            while data := source.recv(piece_bytes):
                 kept = _spoil(data, seen, fault)
                 seen += len(data)
                 sink.sendall(kept)

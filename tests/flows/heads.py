@@ -7,7 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from kakeya_ops.demo.fleet import LOOPBACK
 from kakeya_ops.secret import Secret
@@ -18,6 +18,7 @@ START_SECONDS = 100.0
 _POLL_SECONDS = 0.02
 
 Receipt = dict[str, Any]
+T = TypeVar("T")
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
@@ -26,6 +27,17 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
         time.sleep(_POLL_SECONDS)
+
+
+def try_until(attempt: Callable[[], T | None], what: str, attempts: int = 8) -> T:
+    """What `attempt` finds, as soon as it finds something.
+
+    For what passes by itself, such as the middle of a stream: on a crowded machine one may come too late for it.
+    """
+    for _ in range(attempts):
+        if (found := attempt()) is not None:
+            return found
+    raise AssertionError(f"{what} was not met in {attempts} attempts")
 
 
 class Head:
@@ -98,4 +110,4 @@ class Head:
         return body, headers
 
 
-__all__ = ["START_SECONDS", "Head", "Receipt", "wait_until"]
+__all__ = ["START_SECONDS", "Head", "Receipt", "try_until", "wait_until"]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from flows.heads import START_SECONDS
 from flows.loopback import LoopbackFleet
 from kakeya_ops.engine.contract import Ticket
 from kakeya_ops.engine.engine import Engine
@@ -35,12 +36,12 @@ def worker_inside(fleet: LoopbackFleet, name: str, disguise: Disguise = lambda e
         thread = threading.Thread(target=server.run, args=(ready.set,), name=name)
         thread.start()
         try:
-            assert ready.wait(20)
+            assert ready.wait(START_SECONDS)
             with exchanging(node, inventory):
                 yield node
         finally:
             server.stop()
-            thread.join(20)
+            thread.join(START_SECONDS)
             assert not thread.is_alive()
     finally:
         engine.close()

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from faults.proxy import FaultProxy
 from flows.heads import Head, wait_until
-from kakeya_ops.demo.fleet import LOOPBACK, Child, choose_ports
+from kakeya_ops.demo.fleet import LOOPBACK, Child
 from kakeya_ops.kv.hashing import chain_hashes, tenant_key
 from kakeya_ops.kv.identity import CacheIdentity
 from kakeya_ops.peer.client import PeerClient, PrefillCall
@@ -28,6 +28,7 @@ from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import PrefillRequest
 from kakeya_ops.wire.cards import Card
 from kakeya_ops.wire.signing import NodeSigner, new_nonce
+from ports import choose_ports
 
 _EPOCH = 1
 _INSTANCE = "5e" * 16

@@ -9,18 +9,17 @@ from typing import Any
 import pytest
 
 from faults.proxy import Accept, Fault
-from flows.heads import Receipt
+from flows.heads import Receipt, try_until
 from flows.loopback import LoopbackFleet
 from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.errors import PeerTimeout
-from kakeya_ops.peer.connection import Timeouts
+from kakeya_ops.peer.connection import DEFAULT_TIMEOUTS, Timeouts
 from kakeya_ops.serving.neighbours import LOOKUP_SECONDS
 from kakeya_ops.verify.head_client import Completion
 
 PROMPT_TOKENS = 1000
 BLOCK_BYTES = 32768
 BLOCKS = whole_blocks(PROMPT_TOKENS) // 64
-ATTEMPTS = 8
 
 
 WHOLE = Fault()
@@ -79,16 +78,17 @@ def break_streams(fleet: LoopbackFleet, case: Case, prompt: str) -> tuple[Comple
 
     New connections are broken; those that idle in the head's client are ended, so that it must make one.
     """
-    for _ in range(ATTEMPTS):
+
+    def attempt() -> tuple[Completion, Receipt] | None:
         fleet.head.wait_for_peer("worker")
         fleet.proxies["worker"].set(case.accept, down=case.down)
         fleet.proxies["worker"].sever()
         # The local answer, or the attempt before, has filled the head's own pool.
         answer, receipt = fleet.head.complete(prompt, *(case.modes or ("skip-local-pool",)))
         fleet.heal("worker")
-        if receipt["fallback"] is not None:
-            return answer, receipt
-    raise AssertionError(f"no request of {ATTEMPTS} met the fault: {receipt}")
+        return None if receipt["fallback"] is None else (answer, receipt)
+
+    return try_until(attempt, "the fault")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -108,8 +108,8 @@ def test_a_fault_ends_in_the_local_tokens_and_is_counted_by_its_reason(pair: Loo
     received = met.after["bytes_received"] - met.before["bytes_received"]
     assert received >= fallback["kept_blocks"] * BLOCK_BYTES
     if not CASES[name].modes:
-        # Far less than the client's own patience, however crowded the machine.
-        assert LOOKUP_SECONDS <= met.receipt["times"]["lookup"] < LOOKUP_SECONDS + 1.5
+        # Less than the patience of any call to a peer, however crowded the machine.
+        assert LOOKUP_SECONDS <= met.receipt["times"]["lookup"] < DEFAULT_TIMEOUTS.reply_seconds
     assert pair.head.client.healthy()
 
 
@@ -127,16 +127,17 @@ def test_a_slow_worker_is_no_fault(pair: LoopbackFleet) -> None:
     assert answer.logprobs == local.logprobs
 
 
-SILENCE = Timeouts(silence_seconds=0.4)
+SILENCE = Timeouts(silence_seconds=3.0)
+"""More than the two seconds after which a worker that still computes says so."""
 
 
 def test_a_stream_lives_as_long_as_something_comes(pair: LoopbackFleet) -> None:
     arrived: list[int] = []
-    pair.proxies["worker"].set(down=Fault(bytes_per_second=250_000))
+    pair.proxies["worker"].set(down=Fault(bytes_per_second=130_000))
     client = pair.peer("worker", proxied=True, timeouts=SILENCE)
     receipt = client.prefill(pair.prefill_call(fresh_prompt(PROMPT_TOKENS), arrived))
     assert arrived == list(range(BLOCKS))
-    assert receipt.payload_bytes / 250_000 > 3 * SILENCE.silence_seconds
+    assert receipt.payload_bytes / 130_000 > SILENCE.silence_seconds
 
 
 def test_a_silent_stream_is_given_up(pair: LoopbackFleet) -> None:

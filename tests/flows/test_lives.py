@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from faults.proxy import Fault, FaultProxy
-from flows.heads import Receipt, wait_until
+from flows.heads import Receipt, try_until, wait_until
 from flows.loopback import LoopbackFleet
 from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.verify.head_client import Completion
@@ -57,16 +57,21 @@ def test_a_worker_that_is_killed_in_mid_stream_and_starts_anew(pair: LoopbackFle
     cold, first = pair.head.complete(held, "remote")
     expected, _ = pair.head.complete(prompt, "local")
     before = pair.head.counters()["by_reason"].get("unreachable", 0)
-    # It must be at work still: what it has sent arrives, even when it is dead.
-    asked = begin_stream(pair, aside, prompt, Fault())
-    pair.end("worker")
-    answer, receipt = asked.result()
+
+    def kill() -> tuple[Completion, Receipt] | None:
+        # It must be at work still: what it has sent arrives, even when it is dead.
+        asked = begin_stream(pair, aside, prompt, Fault())
+        pair.end("worker")
+        answer, receipt = asked.result()
+        pair.proxies["worker"].heal()
+        pair.restart("worker")
+        return (answer, receipt) if receipt["fallback"] else None
+
+    answer, receipt = try_until(kill, "the middle of a stream", 4)
     assert answer.logprobs == expected.logprobs
     assert receipt["fallback"]["reason"] == "unreachable"
     assert receipt["fallback"]["kept_blocks"] > 0
     assert pair.head.counters()["by_reason"]["unreachable"] == before + 1
-    pair.proxies["worker"].heal()
-    pair.restart("worker")
     again, receipt = pair.head.complete(held, "remote", "skip-local-pool")
     assert again.logprobs == cold.logprobs
     # What the process before held is a miss like any other.
@@ -77,15 +82,19 @@ def test_a_worker_that_is_killed_in_mid_stream_and_starts_anew(pair: LoopbackFle
 
 
 def test_a_worker_that_pauses_and_goes_on_is_waited_for(pair: LoopbackFleet, aside: ThreadPoolExecutor) -> None:
-    prompt = fresh_prompt(LONG_TOKENS)
-    asked = begin_stream(pair, aside, prompt, Fault())
     worker, proxy = pair.children["worker"], pair.proxies["worker"]
-    worker.signal_group(signal.SIGSTOP)
-    try:
-        wait_until_silent(proxy)
-        assert not asked.done()
-    finally:
-        worker.signal_group(signal.SIGCONT)
+
+    def pause() -> tuple[str, Asked] | None:
+        prompt = fresh_prompt(LONG_TOKENS)
+        asked = begin_stream(pair, aside, prompt, Fault())
+        worker.signal_group(signal.SIGSTOP)
+        try:
+            wait_until_silent(proxy)
+            return None if asked.done() else (prompt, asked)
+        finally:
+            worker.signal_group(signal.SIGCONT)
+
+    prompt, asked = try_until(pause, "the middle of a stream")
     answer, receipt = asked.result()
     local, _ = pair.head.complete(prompt, "local")
     assert receipt["fallback"] is None

@@ -36,7 +36,7 @@ def log(fleet: LoopbackFleet, name: str) -> list[dict[str, Any]]:
 
 def explain(fleet: LoopbackFleet, request_id: str) -> tuple[int, Any]:
     command = [sys.executable, "-m", "kakeya_ops.cli.main", "--inventory", str(fleet.directory / "head.yaml"), "--json"]
-    done = subprocess.run([*command, "explain", request_id], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, "explain", request_id], capture_output=True, text=True, timeout=100)
     return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
 
@@ -99,9 +99,11 @@ def test_progress_of_a_remote_prefill_reaches_the_client_and_the_list(pair: Loop
         return "remote prefill worker" in seen
 
     with pair.head.started(prompt, "remote", max_tokens=1) as connection:
-        wait_until(looked, "the progress of a remote prefill", 30)
-        while b"[DONE]" not in connection.recv(65536):
-            pass
+        wait_until(looked, "the progress of a remote prefill")
+        streamed = b""
+        while b"[DONE]" not in streamed:
+            streamed += (received := connection.recv(65536))
+            assert received, streamed[-500:]
 
 
 def test_a_request_is_explained_also_after_a_restart(pair: LoopbackFleet, asked: tuple[str, dict[str, Any]]) -> None:

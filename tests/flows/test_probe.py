@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from flows.loopback import LoopbackFleet
 from flows.probing import kakeya_verify, traffic, wrong
+from kakeya_ops.demo.fleet import LOOPBACK
+from ports import choose_ports
 
 
 def test_it_passes_while_others_are_served(pair: LoopbackFleet) -> None:
@@ -18,7 +20,7 @@ def test_it_passes_while_others_are_served(pair: LoopbackFleet) -> None:
 
 
 def test_without_a_head_it_cannot_be_carried_out(pair: LoopbackFleet) -> None:
-    nobody = f"http://127.0.0.1:{pair.proxies['worker'].port + 1}"
+    nobody = f"http://{LOOPBACK}:{choose_ports(1)[0]}"
     code, document, said = kakeya_verify(pair.write_inventory("head"), "--url", nobody)
     assert code == 3
     assert document is not None

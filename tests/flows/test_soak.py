@@ -11,7 +11,7 @@ from bench.steadiness import Limits
 from flows.loopback import Wanted, running
 
 PLAN = SoakPlan(seconds=38, warm_up_seconds=8, clients=2, fault_seconds=7, rest_seconds=4, think_seconds=0.3)
-SHORT = Limits(memory_share=0.25, memory_bytes=48 * 2**20)
+SHORT = Limits(memory_share=0.25, memory_bytes=48 * 2**20, cpu_share_at_rest=0.3)
 """A process that was just started still settles; the hour of ``tests/bench/soak.py`` is the strict one."""
 
 
@@ -22,8 +22,8 @@ def test_nothing_grows_fails_or_is_wrong_and_idle_nodes_rest(tmp_path: Path, tin
         fleet.head.wait_for_peer("worker")
         report = Soak(fleet, PLAN).run()
     assert report.complaints(SHORT) == []
-    assert report.answered > 20
+    assert report.answered > 10
     assert report.abandoned > 0
     assert sum(report.faults.values()) >= 4
-    assert len(report.series["head", fleet.children["head"].pid]) >= 30
+    assert len(report.series["head", fleet.children["head"].pid]) >= 9
     assert set(report.rests) == {"head", "worker"}

@@ -46,7 +46,7 @@ def fleet(shared: LoopbackFleet) -> LoopbackFleet:
 
 def ask_both(fleet: LoopbackFleet, prompt: str) -> list[tuple[Completion, Receipt]]:
     """The same prompt to both heads at the same moment."""
-    together = threading.Barrier(2, timeout=20)
+    together = threading.Barrier(2, timeout=60)
 
     def ask(head: Head) -> tuple[Completion, Receipt]:
         together.wait()

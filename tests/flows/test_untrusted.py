@@ -19,7 +19,7 @@ from flows.networks import untrusted_network
 from flows.prompts import fresh_prompt, whole_blocks
 from kakeya_ops.certificates import Authority
 from kakeya_ops.certificates.material import authorities_path, certificate_path
-from kakeya_ops.demo.fleet import choose_ports
+from ports import choose_ports
 from trust import AUTHORITY, LONG_AGO, NOW, STRANGER, write_certificate
 
 pytestmark = pytest.mark.system("root")
@@ -111,7 +111,7 @@ def test_a_worker_with_a_wrong_certificate_is_never_used_and_the_local_tokens_co
 ) -> None:
     fleet, said = alone, BAD[name][0]
     with worker_inside(fleet, name) as node:
-        wait_until(lambda: said in str(fleet.head.node(name).get("link")), f"the verdict about {name}", 20)
+        wait_until(lambda: said in str(fleet.head.node(name).get("link")), f"the verdict about {name}")
         assert not fleet.head.usable(name)
         prompt = fresh_prompt(PROMPT_TOKENS)
         answer, receipt = fleet.head.complete(prompt)
@@ -124,6 +124,6 @@ def test_a_worker_with_a_wrong_certificate_is_never_used_and_the_local_tokens_co
 def test_a_stranger_and_a_caller_in_clear_get_nothing_but_the_reason(served: LoopbackFleet) -> None:
     fleet = served
     port = fleet.plans["worker"].host["endpoints"][0]["port"]
-    said = subprocess.run(["curl", "-s", f"http://{ADDRESS}:{port}/healthz"], capture_output=True, timeout=20)
+    said = subprocess.run(["curl", "-s", f"http://{ADDRESS}:{port}/healthz"], capture_output=True, timeout=60)
     assert b"tls_required" in said.stdout
-    wait_until(lambda: fleet.head.node("worker")["counters"]["connections_refused"] > 0, "the count", 20)
+    wait_until(lambda: fleet.head.node("worker")["counters"]["connections_refused"] > 0, "the count")

@@ -24,7 +24,8 @@ from kakeya_ops.observe.places import Places
 from mac.state import MacState
 
 NAME = "vault"
-IMPATIENT = dataclasses.replace(QUICK, healthy=1.0, gone=2.0, retries=3, call=3.0, pid=2.0)
+FEW_TRIES = dataclasses.replace(QUICK, retries=3)
+"""What comes to pass is given the time that it may take; only what never does is not waited for so long."""
 _QUEUES = itertools.count(101)
 _KNOBS = (
     "bootout_blocks",
@@ -168,4 +169,4 @@ class Idle(ScriptProgram):
     script: str = "#!/bin/sh\nexec /bin/sleep 1000\n"
 
 
-__all__ = ["IMPATIENT", "NAME", "QUIET", "Before", "Idle", "ScriptProgram", "calm", "serves", "trouble", "want_another"]
+__all__ = ["FEW_TRIES", "NAME", "QUIET", "Before", "Idle", "ScriptProgram", "calm", "serves", "trouble", "want_another"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
+from kakeya_ops.demo.fleet import LOOPBACK
 from kakeya_ops.deploy.apply import Application, ApplySettings, HostResult
 from kakeya_ops.deploy.certificates import read_fleet_authority
 from kakeya_ops.deploy.context import HostContext, Step, Timing
@@ -29,6 +29,7 @@ from kakeya_ops.remote.connect import connect
 from kakeya_ops.remote.runner import Runner
 from kakeya_ops.secret import write_fleet_key
 from mac.host import MacHost
+from ports import choose_ports
 from sshd import Knobs, SshServer
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from deploy.wheels import ReadyWheel
-from flows_deploy.changing import IMPATIENT, NAME, Before, ScriptProgram, serves
+from flows_deploy.changing import FEW_TRIES, NAME, Before, ScriptProgram, serves
 from flows_deploy.deployed import QUICK, Fleet, machine
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.errors import DeployError, LockHeld, NotHealthy, ServiceError
@@ -155,7 +155,7 @@ def test_a_connection_that_is_lost_for_good_while_nothing_runs(fleet: Fleet) -> 
     """Nobody is left to put anything back but the host itself."""
     before, server = Before(fleet), fleet.machines[NAME].server
     fleet.at_step = lambda title: server.stop() if title.startswith("start") else None
-    result = fleet.deploy(NAME, timing=dataclasses.replace(QUICK, silence=1.0))[NAME]
+    result = fleet.deploy(NAME, timing=dataclasses.replace(QUICK, silence=4.0))[NAME]
     assert (result.verdict, result.after) == ("not restored", None)
     mac, places = before.mac, before.places
     mac.wait_for(lambda: '"action": "guard"' in Path(places.audit).read_text(), "the host to help itself")
@@ -192,7 +192,7 @@ def test_of_two_deploys_at_once_one_is_refused(fleet: Fleet) -> None:
             fleet.at_step = lambda title: None
             thread = threading.Thread(target=lambda: second.append(fleet.deploy(NAME)[NAME]))
             thread.start()
-            thread.join(30)
+            thread.join(100)
 
     fleet.at_step = deploy_again
     first = fleet.deploy(NAME)[NAME]
@@ -207,7 +207,7 @@ def test_a_first_deploy_that_fails_leaves_nothing(
     with machine(tmp_path, NAME, home_on_volume=True) as bare:
         fleet = Fleet(tmp_path, tiny_llama, {NAME: bare}, {NAME: "cache", "head": "head"})
         places, mac = fleet.places(NAME), bare.mac
-        result = fleet.deploy(NAME, timing=IMPATIENT)[NAME]
+        result = fleet.deploy(NAME, timing=FEW_TRIES)[NAME]
         assert isinstance(result.error, ServiceError)
         assert (result.verdict, result.after) == ("restored", None)
         assert mac.state.jobs.get(mac.domain(), {}) == {}

@@ -13,7 +13,6 @@ import pytest
 from deploy.model_copies import visible
 from flows.heads import Head
 from flows_deploy.deployed import QUICK, Fleet, SharedModel
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.cross_check import Check, CrossCheck
 from kakeya_ops.deploy.material import read_key
@@ -21,6 +20,7 @@ from kakeya_ops.deploy.model_sync import read_model
 from kakeya_ops.deploy.plan import HostPlan
 from kakeya_ops.doctor import Examination, Expected
 from kakeya_ops.errors import RemoteError
+from ports import choose_ports
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -104,10 +104,10 @@ def test_a_worker_that_cannot_reach_the_head_itself_is_told(fleet: Fleet) -> Non
     """The head has moved, and only it was deployed since: it reaches the worker, and brings it all cards."""
     old = fleet.document["hosts"]["head"]["endpoints"]
     fleet.change_host("head", endpoints=[old[0] | {"port": choose_ports(1)[0]}])
-    moved = fleet.deploy("head", timing=replace(QUICK, healthy=60.0))["head"]
+    moved = fleet.deploy("head", timing=replace(QUICK, healthy=120.0))["head"]
     assert moved.verdict == "done", (moved, fleet.notes[-20:])
     with fleet.hosts() as hosts:
-        checks = {check.what: check for check in CrossCheck(hosts, seconds=4.0).run(["head"])}
+        checks = {check.what: check for check in CrossCheck(hosts, seconds=8.0).run(["head"])}
     failed = checks.pop("the process of allens reaches head")
     assert failed.verdict == "failed"
     assert "was allens deployed since head moved there" in failed.found

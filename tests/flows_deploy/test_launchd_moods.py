@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flows_deploy.changing import IMPATIENT, NAME, Before, Idle, serves, trouble
+from flows_deploy.changing import FEW_TRIES, NAME, Before, Idle, serves, trouble
 from flows_deploy.deployed import Fleet, machine
 from kakeya_ops.deploy.errors import DeployError, NotHealthy, ServiceError
 from kakeya_ops.errors import CommandTimeout, KakeyaError
@@ -86,13 +86,21 @@ FAILING: dict[str, tuple[str, dict[str, Any], type[KakeyaError], str]] = {
     "print hangs": ("write the prop", {"hang": ("print",)}, CommandTimeout, "launchctl"),
 }
 
+ENDLESS: dict[str, dict[str, float]] = {
+    "never started": {"pid": 5.0},
+    "a label that stays": {"gone": 5.0},
+    "bootstrap hangs": {"call": 10.0},
+    "print hangs": {"call": 10.0},
+}
+"""What is waited for in vain, and so not long. The way back takes such calls too, which must begin in half the time."""
+
 
 @pytest.mark.parametrize("mood", FAILING)
 def test_a_mood_that_lasts_ends_with_the_old_generation(fleet: Fleet, mood: str) -> None:
     step, knobs, kind, said = FAILING[mood]
     before = Before(fleet)
     trouble(fleet, step, **knobs)
-    result = fleet.deploy(NAME, timing=dataclasses.replace(IMPATIENT, healthy=20.0))[NAME]
+    result = fleet.deploy(NAME, timing=dataclasses.replace(FEW_TRIES, **ENDLESS.get(mood, {})))[NAME]
     assert isinstance(result.error, kind), (result, fleet.notes[-20:])
     with pytest.raises(kind, match=said):
         raise result.error
@@ -102,7 +110,7 @@ def test_a_mood_that_lasts_ends_with_the_old_generation(fleet: Fleet, mood: str)
 def test_a_launchctl_that_hangs_before_anything_is_stopped(fleet: Fleet) -> None:
     before = Before(fleet)
     trouble(fleet, "stop", hang=("print",))
-    result = fleet.deploy(NAME, timing=IMPATIENT)[NAME]
+    result = fleet.deploy(NAME, timing=dataclasses.replace(FEW_TRIES, call=10.0))[NAME]
     assert isinstance(result.error, CommandTimeout)
     before.is_back(result, same_process=True)
 
@@ -119,7 +127,7 @@ def _not_a_plist(path: Path) -> None:
 def test_a_property_list_that_launchd_refuses(fleet: Fleet, spoil: Callable[[Path], None]) -> None:
     before, plist = Before(fleet), Path(fleet.places(NAME).plist)
     fleet.at_step = lambda title: spoil(plist) if title.startswith("start") else None
-    result = fleet.deploy(NAME, timing=dataclasses.replace(IMPATIENT, healthy=30.0))[NAME]
+    result = fleet.deploy(NAME, timing=FEW_TRIES)[NAME]
     assert isinstance(result.error, ServiceError)
     before.is_back(result)
 

@@ -18,7 +18,7 @@ from kakeya_ops.observe.state import Health, Unknown
 from kakeya_ops.verify.head_client import HeadClient
 from kakeya_ops.wire.cards import Card
 
-SECONDS = 60.0
+SECONDS = 100.0
 OTHER_SERVER = (4711, 12 * 2**20, 12 * 2**20, "/opt/homebrew/bin/mlx_lm.server --model big")
 """Process id, resident set and footprint in KiB, command line."""
 

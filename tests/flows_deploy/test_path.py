@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 from flows_deploy.deployed import ROOT, machine
-from kakeya_ops.demo.fleet import LOOPBACK, choose_ports
+from kakeya_ops.demo.fleet import LOOPBACK
+from ports import choose_ports
 from sshd import write_ssh_program
 
 COMMAND_SECONDS = 400.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.founding.lines import Line, measure_line
 from kakeya_ops.remote.local_runner import LocalRunner
 from mac.host import MacHost
+from ports import choose_ports
 
 HERE, THERE = LocalRunner("head"), LocalRunner("allens")
 

@@ -15,7 +15,6 @@ import yaml
 
 import kakeya_ops
 from front.towns import Town
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import EnvironmentFault, InputError, ModelDirectoryError, SignatureRejected
 from kakeya_ops.front.head_server import _api_settings, keeping_receipts, receipts_path, serve_head
 from kakeya_ops.inventory import load_inventory
@@ -25,6 +24,7 @@ from kakeya_ops.serving.node import Node, NodeSettings
 from kakeya_ops.serving.receipt_file import read_receipts
 from kakeya_ops.units import NodeId
 from kakeya_ops.wire.signing import body_digest, new_nonce, sign_directive
+from ports import choose_ports
 from serving.running import KEY, simple_identity
 
 BODY = b'{"prompt": "x"}'

@@ -23,7 +23,7 @@ from mac import tool
 from mac.state import Job, MacState, Store
 from mac.tools import NAMES
 
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 60.0
 LOOK_SECONDS = 0.01
 
 NOT_ON_A_MAC = ("flock", "free", "ip", "nproc", "setsid", "sha256sum", "ss", "systemctl", "tac", "timeout")

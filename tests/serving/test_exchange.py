@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from faults.proxy import FaultProxy
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.inventory import Endpoint
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link
 from kakeya_ops.serving.node import Node
 from kakeya_ops.units import NodeId
+from ports import choose_ports
 from serving.running import DEADLINE_SECONDS, Served, make_cache
 
 FAST = 0.02

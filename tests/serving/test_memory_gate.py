@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import ModelDirectoryError
 from kakeya_ops.inventory import Inventory, parse_inventory
 from kakeya_ops.memory.assessment import DoesNotFit
@@ -15,6 +14,7 @@ from kakeya_ops.serving import memory_gate
 from kakeya_ops.serving.memory_gate import Admittance, check_memory
 from kakeya_ops.serving.startup import Startup, start_up
 from kakeya_ops.serving.worker import serve_worker
+from ports import choose_ports
 
 TOO_MUCH_GB = psutil.virtual_memory().total // 2**30 + 1
 

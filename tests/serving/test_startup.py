@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from kakeya_ops.certificates.material import authorities_path, certificate_path
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, parse_inventory
 from kakeya_ops.inventory.fields import is_loopback
@@ -19,6 +18,7 @@ from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.server import address_of
 from kakeya_ops.serving.startup import Startup, exchanging, start_up
+from ports import choose_ports
 from serving.running import DEADLINE_SECONDS, Served, make_cache
 from trust import AUTHORITY, NOW, write_certificate
 

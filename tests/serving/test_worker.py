@@ -7,7 +7,6 @@ import pytest
 import yaml
 
 from engine_bench import prompt
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import PrefillJob
 from kakeya_ops.errors import EngineDead, KakeyaError, ModelDirectoryError
@@ -20,6 +19,7 @@ from kakeya_ops.serving.server import bind
 from kakeya_ops.serving.startup import Startup, start_up
 from kakeya_ops.serving.worker import load_engine, make_worker, serve_worker
 from kakeya_ops.units import NodeId
+from ports import choose_ports
 from serving.running import DEADLINE_SECONDS, make_caller
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from faults.proxy import FaultProxy
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import PeerError, PeerRefused, PeerUnreachable
 from kakeya_ops.inventory import Inventory, parse_inventory
 from kakeya_ops.peer.connection import Endpoint, StopFlag
@@ -26,6 +25,7 @@ from kakeya_ops.status.asking import (
     read_api,
     read_document,
 )
+from ports import choose_ports
 from serving.running import Served, make_cache, make_caller
 from status.fleets import cache_inventory
 from status.samples import card

@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 
 from faults.proxy import FaultProxy
-from kakeya_ops.demo.fleet import choose_ports
 from kakeya_ops.errors import AuthenticationFailed
 from kakeya_ops.inventory import Inventory, ResolvedHost, parse_inventory
 from kakeya_ops.remote.local_runner import LocalRunner
@@ -20,6 +19,7 @@ from kakeya_ops.status.asking import SUMMARY_PATH, ApiAnswer
 from kakeya_ops.status.board import Look
 from kakeya_ops.status.collector import Collector, Sources
 from kakeya_ops.status.value import FleetStatus
+from ports import choose_ports
 from serving.running import KEY, Served, make_cache
 from status.fleets import cache_inventory
 from verify.scripted_head import ScriptedHead, serve
