@@ -99,24 +99,6 @@ def make_tiny_llama(
     return out
 
 
-def make_tiny_gemma3(
-    out: Path, *, seed: int = 0, sizes: TinySizes = TinySizes(layers=6), window: int = 64, ascii_only: bool = True
-) -> Path:
-    """Write a gemma3_text model directory to `out` and return it: five sliding layers for each one that sees all."""
-    symbols = write_byte_tokenizer(out, sizes.context_tokens)
-    config = base_config("gemma3_text", "Gemma3ForCausalLM", sizes, len(symbols)) | {
-        "rope_theta": 10000.0,
-        "rope_local_base_freq": 10000.0,
-        "sliding_window": window,
-        "sliding_window_pattern": 6,
-        "query_pre_attn_scalar": sizes.head_width,
-    }
-    # gemma multiplies embeddings by the root of the hidden size, and its norms by 1 + weight.
-    recipe = Recipe(HeadRows(symbols, ascii_only=ascii_only), norm=0.0, embedding=0.3 * sizes.hidden**-0.5)
-    write_model(out, config, recipe, seed=seed)
-    return out
-
-
 def base_config(model_type: str, architecture: str, sizes: TinySizes, vocabulary: int) -> dict[str, Any]:
     """The fields of ``config.json`` that all families share."""
     return {
@@ -263,7 +245,6 @@ __all__ = [
     "Recipe",
     "TinySizes",
     "base_config",
-    "make_tiny_gemma3",
     "make_tiny_llama",
     "write_byte_tokenizer",
     "write_model",

@@ -15,7 +15,6 @@ from kakeya_ops.deploy.errors import ServiceError
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.launchd import parse_print
-from kakeya_ops.remote.runner import Runner
 
 Address = tuple[str, int]
 # Whatever looks like the line of a process id is listed, and what launchd really says decides which one counts.
@@ -35,21 +34,16 @@ _CONNECTION = re.compile(r"n.*->(?:\[(?P<v6>[^]]*)\]|(?P<v4>[^:]*)):(?P<port>\d+
 _NOT_FOUND = 127
 
 
-def read_own_connections(runner: Runner, label: str) -> frozenset[Address]:
-    """The addresses and ports that the process of the service `label` is connected to.
-
-    Raises `ServiceError` where launchd has no process of it, `EnvironmentFault` where the host cannot tell.
-    """
-    return parse_listing(runner.name, runner.run(list_call(label)).stdout)
-
-
 def list_call(label: str) -> tuple[str, ...]:
-    """The command whose output `parse_listing` reads."""
+    """The command whose output `parse_listing` reads, for the service `label`."""
     return ("/bin/sh", "-c", _LIST, "sh", label)
 
 
 def parse_listing(host: str, output: bytes) -> frozenset[Address]:
-    """See `read_own_connections`; `host` is for messages."""
+    """The addresses and ports that the process of the service is connected to; `host` is for messages.
+
+    Raises `ServiceError` where launchd has no process of it, `EnvironmentFault` where the host cannot tell.
+    """
     *shown, listed, status = [*output.decode(errors="replace").split("\0"), "", "", ""][:4]
     pids = [state.pid for state in map(parse_print, shown) if state.pid is not None]
     if not pids:
@@ -108,5 +102,4 @@ __all__ = [
     "parse_connections",
     "parse_listing",
     "reached",
-    "read_own_connections",
 ]

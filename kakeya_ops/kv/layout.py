@@ -89,11 +89,6 @@ class KvLayout:
     leaves: tuple[str, ...]
     parts: tuple[PartLayout, ...]
 
-    @cached_property
-    def row_bytes_per_token(self) -> int:
-        """Bytes that one more token costs in all parts that grow with tokens."""
-        return sum(part.nbytes for part in self.parts if part.kind != "state") // self.block_tokens
-
     def resumable_blocks(self, prompt_tokens: int) -> int:
         """The most blocks a prompt may resume after: the last token is always computed alone."""
         return max(prompt_tokens - 1, 0) // self.block_tokens

@@ -1,4 +1,4 @@
-"""How much of a prompt's prefix is held, and what of it is missing. Pure: what is held is asked of a function."""
+"""How much of a prompt's prefix is held. Pure: what is held is asked of a function."""
 
 from __future__ import annotations
 
@@ -26,13 +26,6 @@ def longest_resume(layout: KvLayout, hashes: Sequence[BlockHash], holds: Holds, 
     return _fit_tails(layout, hashes, holds, blocks)
 
 
-def missing_parts(
-    layout: KvLayout, hashes: Sequence[BlockHash], holds: Holds, blocks: int
-) -> tuple[tuple[int, int], ...]:
-    """Every ``(block, part)`` that is needed to resume after `blocks` blocks and not held, by block, then part."""
-    return tuple((block, part) for block, part in layout.needed(blocks) if not holds(PartKey(hashes[block], part)))
-
-
 def _fit_tails(layout: KvLayout, hashes: Sequence[BlockHash], holds: Holds, blocks: int) -> int:
     held_from = {index: blocks for index, part in enumerate(layout.parts) if part.kind != "full"}
     """For each part with a tail, the block from which on all up to `blocks` are known to be held."""
@@ -48,4 +41,4 @@ def _fit_tails(layout: KvLayout, hashes: Sequence[BlockHash], holds: Holds, bloc
     return blocks
 
 
-__all__ = ["Holds", "longest_resume", "missing_parts"]
+__all__ = ["Holds", "longest_resume"]

@@ -41,21 +41,6 @@ def print_service(service: Service) -> Argv:
     return ("launchctl", "print", service.target)
 
 
-def print_domain(domain: Domain) -> Argv:
-    """Tell whether `domain` exists."""
-    return ("launchctl", "print", domain.target)
-
-
-def print_disabled(domain: Domain) -> Argv:
-    """List the labels that are noted as disabled or enabled in `domain`."""
-    return ("launchctl", "print-disabled", domain.target)
-
-
-def managername() -> Argv:
-    """Name the kind of session that the caller is in."""
-    return ("launchctl", "managername")
-
-
 __all__ = [
     "Argv",
     "Verb",
@@ -63,8 +48,5 @@ __all__ = [
     "bootstrap",
     "enable",
     "kickstart",
-    "managername",
-    "print_disabled",
-    "print_domain",
     "print_service",
 ]

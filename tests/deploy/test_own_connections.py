@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kakeya_ops.deploy.errors import ServiceError
-from kakeya_ops.deploy.own_connections import parse_connections, reached, read_own_connections
+from kakeya_ops.deploy.own_connections import Address, list_call, parse_connections, parse_listing, reached
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.remote.local_runner import LocalRunner
@@ -38,28 +38,31 @@ def test_an_address_must_be_the_one_and_a_name_may_be_any() -> None:
         assert reached(found, [endpoint("10.9.9.9", 1), endpoint(address, 51051)]) == endpoint(address, 51051)
 
 
+def own_connections() -> frozenset[Address]:
+    return parse_listing("allens", LocalRunner("allens").run(list_call(LABEL)).stdout)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="the simulated lsof reads what only Linux has")
 def test_only_the_service_s_own_process_counts(mac: MacHost) -> None:
-    runner = LocalRunner("allens")
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()):
         port = server.getsockname()[1]
         mac.preload({"Label": LABEL, "ProgramArguments": ["/bin/sleep", "1000"], "RunAtLoad": True}, "user")
-        assert read_own_connections(runner, LABEL) == frozenset(), "this process is connected, the service is not"
+        assert own_connections() == frozenset(), "this process is connected, the service is not"
         mac.launchctl("bootout", f"{mac.domain('user')}/{LABEL}")
         mac.wait_until_gone(LABEL, "user")
         mac.preload({"Label": LABEL, "ProgramArguments": [sys.executable, "-c", CONNECT, str(port)], "RunAtLoad": True})
         with server.accept()[0], server.accept()[0]:
-            mac.wait_for(lambda: ("127.0.0.1", port) in read_own_connections(runner, LABEL), "the connection")
+            mac.wait_for(lambda: ("127.0.0.1", port) in own_connections(), "the connection")
 
 
 def test_what_cannot_be_told_is_an_error(mac: MacHost) -> None:
     with pytest.raises(ServiceError, match="no process"):
-        read_own_connections(LocalRunner("allens"), LABEL)
+        own_connections()
     mac.preload({"Label": LABEL, "ProgramArguments": ["/bin/sleep", "1000"], "RunAtLoad": True})
     mac.add_tool("lsof", "#!/bin/sh\nexit 127\n")
     with pytest.raises(EnvironmentFault, match="no lsof"):
-        read_own_connections(LocalRunner("allens"), LABEL)
+        own_connections()
     mac.add_tool("lsof", "#!/bin/sh\necho 'lsof: no kernel access' >&2\nexit 1\n")
     with pytest.raises(EnvironmentFault, match="no kernel access"):
-        read_own_connections(LocalRunner("allens"), LABEL)
+        own_connections()
     assert Path(mac.bin, "lsof").exists()

@@ -110,7 +110,7 @@ def test_a_mood_that_lasts_ends_with_the_old_generation(fleet: Fleet, mood: str)
 def test_a_launchctl_that_hangs_before_anything_is_stopped(fleet: Fleet) -> None:
     before = Before(fleet)
     trouble(fleet, "stop", hang=("print",))
-    result = fleet.deploy(NAME, timing=dataclasses.replace(FEW_TRIES, call=10.0))[NAME]
+    result = fleet.deploy(NAME, timing=dataclasses.replace(FEW_TRIES, call=6.0))[NAME]
     assert isinstance(result.error, CommandTimeout)
     before.is_back(result, same_process=True)
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kakeya_ops.kv.layout import KvLayout, PartLayout
 from kakeya_ops.kv.pool import PartKey
-from kakeya_ops.kv.prefix import longest_resume, missing_parts
+from kakeya_ops.kv.prefix import longest_resume
 from kakeya_ops.units import BlockHash
 from kv.layouts import HYBRID, RECURRENT, layouts
 
@@ -48,14 +48,6 @@ def test_longest_resume_is_the_longest_of_all(
     expected = max(count for count in range(limit + 1) if resumable(layout, held, count))
     assert longest_resume(layout, hashes, holds, most_blocks) == expected
     assert len(asked) == len(set(asked)), "a payload was asked for twice"
-
-
-@given(holdings())
-def test_missing_parts_are_needed_and_not_held(case: tuple[KvLayout, int, set[tuple[int, int]]]) -> None:
-    layout, blocks, held = case
-    hashes = make_hashes(blocks)
-    missing = missing_parts(layout, hashes, lambda key: (hashes.index(key.hash), key.part) in held, blocks)
-    assert list(missing) == sorted(set(layout.needed(blocks)) - held)
 
 
 def test_a_gap_outside_the_window_does_no_harm() -> None:
