@@ -74,7 +74,7 @@ def show_history(context: AppContext, targets: Sequence[str]) -> None:
     """Show the audit logs of the hosts."""
     inventory = load(context)
     names = select_hosts(inventory, targets)
-    with open_hosts(context, inventory) as hosts:
+    with context.printer.progress(f"reading {', '.join(names)}"), open_hosts(context, inventory) as hosts:
         histories = {name: read_history(hosts.runner(name), hosts.places(name)) for name in names}
     views = [history_view(name, entries) for name, entries in histories.items()]
     context.printer.show(histories, *(renderable for view in views for renderable in view))

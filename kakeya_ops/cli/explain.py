@@ -41,7 +41,8 @@ def explain(
     context = app_context(ctx)
     inventory = load_inventory(find_inventory(context.inventory_path))
     keys, without_keys = _keys(inventory)
-    with HeadClient(head_url(inventory, url), read_api_key(api_key_file)) as client:
+    address = head_url(inventory, url)
+    with context.printer.progress(f"asking {address}"), HeadClient(address, read_api_key(api_key_file)) as client:
         found = explain_request(client, request_id.rpartition("-")[2], keys, without_keys)
     context.printer.show(found.to_json(), *explanation(found))
     raise typer.Exit(ExitCode.OK if found.trustworthy else ExitCode.NO)

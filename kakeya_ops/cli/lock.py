@@ -39,7 +39,7 @@ def show(ctx: typer.Context, host: HostArgument) -> None:
     context = app_context(ctx)
     inventory = load(context)
     inventory.host(host)
-    with open_hosts(context, inventory) as hosts:
+    with context.printer.progress(f"reading {host}"), open_hosts(context, inventory) as hosts:
         holder = read_lock(hosts.runner(host), hosts.places(host))
     context.printer.show(_document(host, holder), Text(visible(_sentence(host, holder))))
 
@@ -59,8 +59,9 @@ def break_(ctx: typer.Context, host: HostArgument, yes: YesOption = False) -> No
     inventory = load(context)
     inventory.host(host)
     with open_hosts(context, inventory) as hosts:
-        runner, places = hosts.runner(host), hosts.places(host)
-        holder = read_lock(runner, places)
+        with context.printer.progress(f"reading {host}"):
+            runner, places = hosts.runner(host), hosts.places(host)
+            holder = read_lock(runner, places)
         if holder is not None:
             context.printer.note(_sentence(host, holder))
             ask(context, Applying(yes, question=f"Break the lock of {host}?"))

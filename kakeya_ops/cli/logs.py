@@ -36,7 +36,8 @@ def logs(
     inventory = load(context)
     inventory.host(host)
     with open_hosts(context, inventory) as hosts:
-        runner, places = hosts.runner(host), hosts.places(host)
+        with context.printer.progress(f"reaching {host}"):
+            runner, places = hosts.runner(host), hosts.places(host)
         if not follow:
             written = tail_log(runner, places, hosts.asker.key, lines).split("\n")
             context.printer.show({"host": host, "lines": written}, *map(render, written))

@@ -6,7 +6,7 @@ Imports only what that takes: the rest of a deploy is imported while the hosts a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from kakeya_ops.deploy.hosts import Hosts, read_key
 from kakeya_ops.deploy.targets import select_hosts
 from kakeya_ops.inventory import Inventory, find_inventory, load_inventory
 from kakeya_ops.observe import HostState, Outcome
+from kakeya_ops.observe.fanout import abandoned_when_interrupted
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def reading(context: AppContext, targets: Sequence[str]) -> Iterator[Reading]:
     """The hosts that `targets` name, read while what is within it goes on."""
     inventory = load(context)
     names = select_hosts(inventory, targets)
-    with open_hosts(context, inventory) as hosts, ThreadPoolExecutor(1) as thread:
+    with open_hosts(context, inventory) as hosts, abandoned_when_interrupted(1) as thread:
         yield Reading(hosts, names, thread.submit(hosts.observe, names))
 
 

@@ -33,7 +33,7 @@ def render(
     context = app_context(ctx)
     inventory = load(context)
     resolved = inventory.host(host)
-    with open_hosts(context, inventory) as hosts:
+    with context.printer.progress(f"reading {host}"), open_hosts(context, inventory) as hosts:
         state = observe_host(hosts.runner(host), inventory, resolved, hosts.asker)
         desired = make_desired(inventory, resolved, state, read_material(inventory))
     document = {

@@ -28,7 +28,8 @@ def run_rotation(context: AppContext, *, yes: bool) -> None:
     with open_hosts(context, inventory) as hosts:
         passes, interrupted = _rotate(context, hosts, pending)
         good = all(done.good for done in passes)
-        checks = CrossCheck(hosts).run(inventory.hosts) if good else []
+        with context.printer.progress("checking every card against the heads'"):
+            checks = CrossCheck(hosts).run(inventory.hosts) if good else []
     _show(context, passes, checks)
     code = exit_code(passes[-1].results, checks, interrupted=interrupted)
     if not good:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 
 _INTERRUPTED = 130
@@ -30,6 +31,11 @@ def run() -> None:
         run_command_line()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    except SystemExit as ended:
+        if ended.code == _INTERRUPTED and threading.active_count() > 1:
+            # Python would wait for threads that ask a host which does not answer.
+            os._exit(_INTERRUPTED)
+        raise
     finally:
         # Nothing is left to do but for the interpreter to take itself apart.
         if heeds:

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from kakeya_ops.errors import EnvironmentFault
-from kakeya_ops.observe.fanout import run_on
+from kakeya_ops.observe.fanout import abandoned_when_interrupted, run_on
 
 
 def test_hosts_are_worked_on_at_once_and_told_in_order() -> None:
@@ -50,3 +50,28 @@ def test_a_bug_is_not_an_outcome() -> None:
 
 def test_nobody_is_nothing() -> None:
     assert run_on([], str, 4) == {}
+
+
+def test_whoever_is_interrupted_waits_for_no_host() -> None:
+    answered, asked = threading.Event(), threading.Event()
+
+    def ask() -> bool:
+        asked.set()
+        return answered.wait(60)
+
+    with pytest.raises(KeyboardInterrupt), abandoned_when_interrupted(1) as threads:  # noqa: PT012
+        asking = threads.submit(ask)
+        waiting = threads.submit(ask)
+        assert asked.wait(60)
+        raise KeyboardInterrupt
+    assert not asking.done()
+    assert waiting.cancelled()
+    answered.set()
+    assert asking.result(60)
+
+
+def test_any_other_end_waits_for_all() -> None:
+    with pytest.raises(ValueError, match="broken"), abandoned_when_interrupted(1) as threads:  # noqa: PT012
+        last = threads.submit(lambda: "done")
+        raise ValueError("broken")
+    assert last.done()
