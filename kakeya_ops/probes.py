@@ -33,6 +33,10 @@ class Finding:
         return self.output.decode("utf-8", "replace").rstrip("\n")
 
 
+MISSING = Finding(-1, b"")
+"""That of a probe of which the host reported nothing: its script did not come so far."""
+
+
 @dataclass(frozen=True)
 class Script:
     """The text for ``sh -s``; `nonce` marks the lines between the probes."""
@@ -66,4 +70,4 @@ def parse_findings(output: bytes, nonce: str) -> dict[str, Finding]:
     return {match[1].decode(): Finding(int(match[3]), match[2]) for match in found}
 
 
-__all__ = ["Finding", "Script", "make_nonce", "parse_findings", "script_of"]
+__all__ = ["MISSING", "Finding", "Script", "make_nonce", "parse_findings", "script_of"]

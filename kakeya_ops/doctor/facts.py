@@ -13,13 +13,12 @@ from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.http import base_url
 from kakeya_ops.observe.interfaces import Interface, parse_interfaces
 from kakeya_ops.observe.state import Fact, Unknown
+from kakeya_ops.probes import MISSING, parse_findings
 from kakeya_ops.probes import Finding as Probed
-from kakeya_ops.probes import parse_findings
 from kakeya_ops.remote.runner import Runner
 
 T = TypeVar("T")
 
-_MISSING = Probed(-1, b"")
 _ALLOWED = re.compile(r"^\s*\d+ *:\s*(/\S.*?)\s*\n\s*\( *Allow", re.MULTILINE)
 
 
@@ -84,7 +83,7 @@ def _read(
     probed: Mapping[str, Probed], targets: Sequence[tuple[str, Endpoint]], asked: tuple[float, float]
 ) -> HostFacts:
     began, ended = asked
-    awake = probed.get("assertions", _MISSING).text
+    awake = probed.get("assertions", MISSING).text
     return HostFacts(
         # The clock is the first thing that the script reads, so it was read nearer to the beginning.
         clock_ahead_seconds=_fact(probed, "clock", lambda text: int(text) + 0.5 - began),
@@ -93,14 +92,14 @@ def _read(
         sleep_minutes=_fact(probed, "power", _sleep_minutes),
         kept_awake=bool(re.search(r"PreventUserIdleSystemSleep\s+1", awake)),
         firewall=_fact(probed, "firewall", lambda text: "State = 0" not in text),
-        allowed=frozenset(_ALLOWED.findall(probed.get("firewall_apps", _MISSING).text)),
-        interfaces=parse_interfaces(probed.get("interfaces", _MISSING).text),
+        allowed=frozenset(_ALLOWED.findall(probed.get("firewall_apps", MISSING).text)),
+        interfaces=parse_interfaces(probed.get("interfaces", MISSING).text),
         ways=tuple(_way(probed, number, *target) for number, target in enumerate(targets)),
     )
 
 
 def _fact(probed: Mapping[str, Probed], name: str, parse: Callable[[str], T]) -> Fact[T]:
-    finding = probed.get(name, _MISSING)
+    finding = probed.get(name, MISSING)
     if finding.status == 127 or finding.status == -1:
         return Unknown("the host has no program to tell it")
     if finding.status != 0:
@@ -126,7 +125,7 @@ def _sleep_minutes(text: str) -> int:
 
 def _way(probed: Mapping[str, Probed], number: int, node: str, endpoint: Endpoint) -> Way:
     interface = _fact(probed, f"route_{number}", _leaving)
-    return Way(node, endpoint, interface, _refusal(probed.get(f"port_{number}", _MISSING).status))
+    return Way(node, endpoint, interface, _refusal(probed.get(f"port_{number}", MISSING).status))
 
 
 def _leaving(text: str) -> str:

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 
 from zeroconf import IPVersion, ServiceBrowser, ServiceListener, Zeroconf
 
-SSH, NODE = "_ssh._tcp.local.", "_kakeya._tcp.local."
+from kakeya_ops.serving.announcing import TYPE as NODE
+
+SSH = "_ssh._tcp.local."
 SECONDS = 3.0
 _RESOLVE_MILLISECONDS = 1500
 

@@ -11,12 +11,11 @@ from kakeya_ops.memory.facts import parse_host
 from kakeya_ops.memory.host import HostMemory
 from kakeya_ops.memory.reading import MEMORY_PROBES
 from kakeya_ops.observe.interfaces import Interface, parse_interfaces
-from kakeya_ops.probes import Finding, make_nonce, parse_findings, script_of
+from kakeya_ops.probes import MISSING, make_nonce, parse_findings, script_of
 from kakeya_ops.remote.runner import Runner
 
 _SECONDS = 60.0
 _GIB = 2**30
-_MISSING = Finding(-1, b"")
 _PROBES = r"""
 probe user id -un
 probe name hostname
@@ -87,14 +86,14 @@ def read_newcomer(runner: Runner, invitation: Invitation) -> Newcomer:
     script = script_of((MEMORY_PROBES + _PROBES).encode(), make_nonce())
     result = runner.run(script.argv(), input=script.text, timeout_seconds=_SECONDS)
     found = parse_findings(result.stdout, script.nonce)
-    user = found.get("user", _MISSING)
+    user = found.get("user", MISSING)
     if user.status != 0:
         raise EnvironmentFault(f"{invitation.name} does not tell who its user is", hint=f"try: ssh {invitation.ssh} id")
-    interfaces = parse_interfaces(found.get("interfaces", _MISSING).text)
+    interfaces = parse_interfaces(found.get("interfaces", MISSING).text)
     return Newcomer(
         invitation=invitation,
         user=user.text.strip(),
-        chip=found.get("chip", _MISSING).text.strip() or "unknown chip",
+        chip=found.get("chip", MISSING).text.strip() or "unknown chip",
         memory=parse_host(found),
         interfaces={name: one for name, one in interfaces.items() if not name.startswith("lo")},
     )

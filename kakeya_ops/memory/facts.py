@@ -14,9 +14,8 @@ from kakeya_ops.memory.host import Figure, Gap, HostMemory, Pressure, Process
 from kakeya_ops.memory.processes import parse_processes
 from kakeya_ops.memory.vm_stat import PageCounts, parse_vm_stat
 from kakeya_ops.memory.working_set import GIB, LIMIT_NAME, MIB, GpuFacts, max_buffer, working_set
-from kakeya_ops.probes import Finding
+from kakeya_ops.probes import MISSING, Finding
 
-_MISSING = Finding(-1, b"")
 _MOST_BYTES = 2**50
 _SYSCTL_LINE = re.compile(r"^([a-z]\w*(?:\.\w+)+): (.*)$", re.MULTILINE | re.ASCII)
 _SWAP = re.compile(r"\bused = (\d{1,12}[.,]\d\d)M\b", re.ASCII)
@@ -30,7 +29,7 @@ _NO_GPU = Figure(None, "absent", "Linux, where no GPU of Metal limits anything")
 
 def parse_host(findings: Mapping[str, Finding]) -> HostMemory:
     """The memory of the host that `findings` are about."""
-    system = findings.get("system", _MISSING).text
+    system = findings.get("system", MISSING).text
     if system == "Darwin":
         return _Mac(findings).memory()
     if system == "Linux":
@@ -67,7 +66,7 @@ class _Facts:
         self._gaps: list[Gap] = []
 
     def get(self, name: str) -> Finding:
-        return self._findings.get(name, _MISSING)
+        return self._findings.get(name, MISSING)
 
     def needed(self, fact: str, value: int | None, reason: str) -> int | None:
         """`value`, whose absence is a gap."""

@@ -24,13 +24,12 @@ from kakeya_ops.observe.state import (
     Python,
     Unknown,
 )
-from kakeya_ops.probes import Finding, parse_findings
+from kakeya_ops.probes import MISSING, Finding, parse_findings
 from kakeya_ops.remote.runner import Runner
 
 _SECONDS = 60.0
 _NO_KEYS = 44
 _FOR_OTHERS = slice(4, 10)
-_MISSING = Finding(-1, b"")
 
 T = TypeVar("T")
 
@@ -103,7 +102,7 @@ class _Findings:
         )
 
     def _get(self, name: str) -> Finding:
-        return self.all.get(name, _MISSING)
+        return self.all.get(name, MISSING)
 
     def _parsed(self, name: str, parse: Callable[[str], T]) -> Fact[T]:
         finding = self._get(name)

@@ -6,11 +6,10 @@ hour ago is tried again, and one that was fast once is not believed for ever.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,32 +225,6 @@ class PackedShare:
             return self._shares.value or DEFAULT_PACKED_SHARE
 
 
-class Engagements:
-    """What this head has ordered of workers and still waits for, which their cards may not tell yet. Thread-safe."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._ends: dict[str, list[float]] = {}
-
-    @contextlib.contextmanager
-    def engaged(self, node: str, seconds: float) -> Iterator[None]:
-        """`node` is at work for this head within it, by its prediction for `seconds`."""
-        end = self._clock() + seconds
-        with self._lock:
-            self._ends.setdefault(node, []).append(end)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._ends[node].remove(end)
-
-    def queue_seconds(self, node: str) -> float:
-        """How long `node` has still to work for this head: as long as the last of its errands is predicted to take."""
-        with self._lock:
-            return max(max(self._ends.get(node, ()), default=0.0) - self._clock(), 0.0)
-
-
 def read_job(receipt: Mapping[str, Any], stream_seconds: float, predicted_queue_seconds: float = 0.0) -> JobSeen:
     """What a worker's receipt and the seconds of its whole stream tell. The receipt is a checked one."""
     start = int(receipt["pool_tokens"])
@@ -278,7 +251,6 @@ __all__ = [
     "FORGOTTEN_SECONDS",
     "HALF_LIFE_SECONDS",
     "Clock",
-    "Engagements",
     "Expected",
     "JobSeen",
     "LinkEstimate",

@@ -12,7 +12,8 @@ from kakeya_ops.errors import PeerTimeout, PeerUnreachable
 from kakeya_ops.kv.identity import Runtime
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.compatibility import Difference, find_difference
-from kakeya_ops.serving.estimates import Engagements, Expected, PackedShare, PeerEstimates, read_job
+from kakeya_ops.serving.engagements import Engagements
+from kakeya_ops.serving.estimates import Expected, PackedShare, PeerEstimates, read_job
 from kakeya_ops.serving.exchange import Exchange
 from kakeya_ops.serving.links import Link, packed_rate
 from kakeya_ops.serving.node import Node

@@ -13,20 +13,10 @@ from kakeya_ops.demo.fleet import LOOPBACK
 from kakeya_ops.secret import Secret
 from kakeya_ops.verify.head_client import Completion, HeadClient
 from kakeya_ops.wire.signing import DIRECTIVE_HEADER, body_digest, new_nonce, sign_directive
-
-START_SECONDS = 100.0
-_POLL_SECONDS = 0.02
+from waiting import wait_until
 
 Receipt = dict[str, Any]
 T = TypeVar("T")
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
-    """Poll `condition` until it holds; fail when it does not within `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen within {seconds} s"
-        time.sleep(_POLL_SECONDS)
 
 
 def try_until(attempt: Callable[[], T | None], what: str, attempts: int = 8) -> T:
@@ -110,4 +100,4 @@ class Head:
         return body, headers
 
 
-__all__ = ["START_SECONDS", "Head", "Receipt", "try_until", "wait_until"]
+__all__ = ["Head", "Receipt", "try_until", "wait_until"]

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
-from flows.heads import START_SECONDS
 from flows.loopback import LoopbackFleet
 from kakeya_ops.engine.contract import Ticket
 from kakeya_ops.engine.engine import Engine
@@ -19,6 +18,7 @@ from kakeya_ops.serving.peer_app import make_peer_app
 from kakeya_ops.serving.server import Server
 from kakeya_ops.serving.startup import exchanging, start_up
 from kakeya_ops.serving.worker import load_engine, make_worker
+from waiting import WAIT_SECONDS
 
 Disguise = Callable[[Engine], Any]
 
@@ -36,12 +36,12 @@ def worker_inside(fleet: LoopbackFleet, name: str, disguise: Disguise = lambda e
         thread = threading.Thread(target=server.run, args=(ready.set,), name=name)
         thread.start()
         try:
-            assert ready.wait(START_SECONDS)
+            assert ready.wait(WAIT_SECONDS)
             with exchanging(node, inventory):
                 yield node
         finally:
             server.stop()
-            thread.join(START_SECONDS)
+            thread.join(WAIT_SECONDS)
             assert not thread.is_alive()
     finally:
         engine.close()

@@ -36,7 +36,7 @@ def resend_to_a_worker(patient: LoopbackFleet) -> None:
     proxy = patient.proxies["worker"]
     for _ in range(RESENDS):
         passed, lookups = proxy.passed("down"), patient.counter("worker", "lookups")
-        with patient.head.started(prompt):
+        with patient.head.started(prompt, "remote"):
             wait_until(grown(lambda: patient.counter("worker", "lookups"), lookups), "the lookup")
             assert proxy.wait_until(lambda proxy, passed=passed: proxy.passed("down") > passed + BLOCK_BYTES, 30)
     answer, receipt = patient.head.complete(prompt)

@@ -25,6 +25,7 @@ from kakeya_ops.front.events import (
     TooManyListeners,
 )
 from kakeya_ops.serving.server import Server, Site, address_of, bind
+from waiting import wait_until
 
 DEADLINE_SECONDS = 20.0
 
@@ -161,13 +162,6 @@ def read_until(connection: socket.socket, word: bytes) -> bytes:
     return read
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 def test_a_stream_has_signs_of_life() -> None:
     with Feed(heartbeat_seconds=0.02) as feed, feed.listen() as connection:
         assert b"event: snapshot" in read_until(connection, b": heartbeat")
@@ -188,13 +182,13 @@ def test_a_client_that_goes_is_forgotten() -> None:
         with feed.listen() as connection:
             read_until(connection, b"snapshot")
             assert len(feed.broadcast) == 1
-        wait_for(lambda: len(feed.broadcast) == 0)
+        wait_until(lambda: len(feed.broadcast) == 0)
         assert feed.drops == 0
 
 
 def test_a_client_that_takes_nothing_is_let_go() -> None:
     with Feed() as feed, feed.listen():
-        wait_for(lambda: len(feed.broadcast) == 1)
+        wait_until(lambda: len(feed.broadcast) == 1)
         number = 0
 
         def tell() -> bool:
@@ -203,5 +197,5 @@ def test_a_client_that_takes_nothing_is_let_go() -> None:
             feed.broadcast.publish(lambda tenant: {"n": number, "much": str(number) * 200_000})
             return len(feed.broadcast) == 0
 
-        wait_for(tell)
+        wait_until(tell)
         assert feed.drops == 1

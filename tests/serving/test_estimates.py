@@ -12,7 +12,6 @@ from kakeya_ops.serving.estimates import (
     DEFAULT_PACKED_SHARE,
     FORGOTTEN_SECONDS,
     HALF_LIFE_SECONDS,
-    Engagements,
     Expected,
     JobSeen,
     LinkEstimate,
@@ -152,19 +151,6 @@ def test_what_a_receipt_tells() -> None:
         "payload_bytes": 300,
     }
     assert read_job(receipt, 3.0, 1.0) == JobSeen(64, 192, 2.0, 0.5, 1.0, 3.0, 300)
-
-
-def test_what_was_ordered_of_a_worker_is_waited_for_by_the_next() -> None:
-    clock = Clock()
-    engagements = Engagements(clock)
-    assert engagements.queue_seconds("a") == 0
-    with engagements.engaged("a", 5.0), engagements.engaged("a", 8.0):
-        clock.now += 2
-        assert engagements.queue_seconds("a") == 6
-        assert engagements.queue_seconds("b") == 0
-        clock.now += 10
-        assert engagements.queue_seconds("a") == 0
-    assert engagements.queue_seconds("a") == 0
 
 
 def test_what_is_left_of_packed_kv_is_measured() -> None:

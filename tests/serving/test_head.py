@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -112,12 +111,6 @@ class Town:
 
     def counted(self, name: CounterName) -> float:
         return self.head.node.counters.value(name)
-
-    def wait_for(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 20
-        while not condition():
-            assert time.monotonic() < deadline
-            time.sleep(0.005)
 
     def settings(self, **changes: Any) -> Town:
         """The same town under another head."""

@@ -6,7 +6,6 @@ import dataclasses
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -22,6 +21,7 @@ from kakeya_ops.serving import tls_protocol
 from kakeya_ops.serving.counters import CounterName
 from serving.running import Served, block_hash, fill, make_cache, payload, simple_identity, simple_layout
 from trust import AUTHORITY, LONG_AGO, STRANGER, certificates, tls_client, tls_served
+from waiting import wait_until
 
 HEAD = certificates("head")
 LAYOUT = simple_layout(row_bytes=16 * 1024, block_tokens=16)
@@ -123,16 +123,8 @@ def test_who_must_not_talk_does_not_and_says_why(name: str) -> None:
             client.card()
         assert caught.value.reason == case.reason, caught.value.message
         assert caught.value.hint is not None
-        wait_for(lambda: case.counted is None or refused(served, case.counted) == 1)
+        wait_until(lambda: case.counted is None or refused(served, case.counted) == 1)
         assert served.node.counters.value(CounterName.REQUESTS_REFUSED) == 0
-
-
-def wait_for(condition: object) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_caller_that_hides_its_certificate_hears_that_it_wants_one(shared: Served) -> None:

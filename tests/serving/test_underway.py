@@ -14,6 +14,7 @@ from kakeya_ops.serving.counters import CounterName
 from kakeya_ops.serving.grace import NO_GRACE, Grace
 from kakeya_ops.serving.underway import MOST_LEFT, Lead, Underway
 from serving.test_head import LENGTH, PLACES, Town, engine, town
+from waiting import wait_until
 
 __all__ = ["engine", "town"]
 
@@ -154,7 +155,7 @@ def test_a_client_that_gives_up_and_resends_costs_one_prefill(town: Town) -> Non
     for _ in range(5):
         gate = Gate(town.engine)
         asked = alone.ask(60, length=length)
-        alone.wait_for(lambda: town.engine.queued > 0 or alone.counted(CounterName.REQUESTS_JOINED) > 0)
+        wait_until(lambda: town.engine.queued > 0 or alone.counted(CounterName.REQUESTS_JOINED) > 0)
         asked.ticket.cancel()
         gate.open()
         assert isinstance(asked.error(), Cancelled)
@@ -169,7 +170,7 @@ def test_equal_prompts_at_once_are_one_prefill(town: Town) -> None:
     alone = town.settings(policy="local_only")
     gate = Gate(town.engine)
     asked = [alone.ask(61) for _ in range(PLACES)]
-    alone.wait_for(lambda: alone.counted(CounterName.REQUESTS_JOINED) == PLACES - 1)
+    wait_until(lambda: alone.counted(CounterName.REQUESTS_JOINED) == PLACES - 1)
     gate.open()
     assert len({tuple(one.tokens()) for one in asked}) == 1
     assert alone.counted(CounterName.TOKENS_COMPUTED_LOCAL) == LENGTH + (PLACES - 1) * 5
@@ -180,7 +181,7 @@ def test_one_who_waits_for_an_equal_prompt_may_leave(town: Town) -> None:
     alone = town.settings(policy="local_only")
     gate = Gate(town.engine)
     first, second = alone.ask(62), alone.ask(62)
-    alone.wait_for(lambda: alone.counted(CounterName.REQUESTS_JOINED) == 1)
+    wait_until(lambda: alone.counted(CounterName.REQUESTS_JOINED) == 1)
     second.ticket.cancel()
     gate.open()
     assert isinstance(second.error(), Cancelled)
