@@ -44,6 +44,17 @@ class Watched:
         except PlaywrightError as error:
             pytest.fail(f"{what} was not shown: {error}")
 
+    def value(self, script: str) -> Any:
+        """What the JavaScript expression `script` is; after a moment, where the page was just being loaded anew.
+
+        It does that by itself when its connection was lost for a few seconds, as may happen on a crowded machine.
+        """
+        try:
+            return self.page.evaluate(script)
+        except PlaywrightError:
+            self.page.wait_for_load_state()
+            return self.page.evaluate(script)
+
     def text(self, selector: str) -> str:
         """The text of the first element that `selector` finds."""
         return self.page.locator(selector).first.inner_text()

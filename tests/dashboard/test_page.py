@@ -235,13 +235,13 @@ def test_values_are_text_and_never_anything_else(look: Callable[[], Watched], ho
     page = watched.page
     for plot in page.locator(".plot").all():
         plot.hover()
-    assert page.evaluate("window.taken") is None
+    assert watched.value("window.taken") is None
     assert page.locator("main img, main script").count() == 0
     assert MARKUP in watched.text(".peer:nth-child(2) h3")
     assert TEMPLATE in watched.text(".peer:nth-child(2) .trouble")
     assert MARKUP in watched.text(".request .sentence")
     page.set_viewport_size({"width": 400, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert watched.value("document.documentElement.scrollWidth") <= 400
     watched.keep("hostile-400")
     check(watched, hostile_url)
 

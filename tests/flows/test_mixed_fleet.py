@@ -200,7 +200,8 @@ def test_equal_machines_gain_nothing_on_one_cold_prompt_and_it_is_said(fleet: Lo
     decision = unhurried(fleet.head)["decision"]
     offered = decision["predicted_seconds"]
     if decision["kind"] == "local":
-        assert decision["reason"].endswith("from equal")
+        # Also a worker that a crowded machine has made late once is named, with that.
+        assert " from equal" in decision["reason"]
         assert offered["local"] <= offered["remote_compute equal"]
     else:  # on a crowded machine the worker may have measured itself to be much faster
         assert offered["local"] > offered["remote_compute equal"]
