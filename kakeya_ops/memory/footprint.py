@@ -73,6 +73,8 @@ class Footprint:
 
 INTERPRETER_BYTES = 300_000_000
 """Python, its libraries and a tokenizer, in the machine's memory: measured on Linux with small models, rounded up."""
+SPARE_BUFFER_BYTES = 64 * 2**20
+"""What a head keeps at most of memory that blocks came in, for the next ones: `kakeya_ops.peer.room`."""
 CACHE_PEER_BYTES = 150_000_000
 """The same for a node without a model."""
 
@@ -138,6 +140,7 @@ class _Reckoning:
             self._transient(),
             Term("export", self._export_bytes(), self._export_source(), "buffers", True),
             self._received(),
+            self._spare(),
             Term("MLX", self.rule.fixed_bytes, f"{self.rule.name}: {self.rule.evidence}", "fixed", True),
             Term("process", INTERPRETER_BYTES, "Python, its libraries and the tokenizer, rough", "fixed", False),
             _pool(self.load),
@@ -235,6 +238,10 @@ class _Reckoning:
         )
         return Term("received blocks", beyond, source, "buffers", False)
 
+    def _spare(self) -> Term:
+        nbytes = SPARE_BUFFER_BYTES if self.load.role == "head" else 0
+        return Term("spare buffers", nbytes, "memory that blocks came in, kept for the next ones", "buffers", False)
+
     def buffers(self) -> list[tuple[int, str]]:
         """The largest single allocations, each with what it is."""
         scores = [(need.buffer_bytes, need.source) for need in map(self._score_need, self.shape.attention)]
@@ -287,4 +294,14 @@ class _Reckoning:
         return " + ".join(f"{count} layers × ({about})" for about, count in counts.items())
 
 
-__all__ = ["CACHE_PEER_BYTES", "INTERPRETER_BYTES", "Footprint", "Role", "Term", "TermGroup", "Workload", "estimate"]
+__all__ = [
+    "CACHE_PEER_BYTES",
+    "INTERPRETER_BYTES",
+    "SPARE_BUFFER_BYTES",
+    "Footprint",
+    "Role",
+    "Term",
+    "TermGroup",
+    "Workload",
+    "estimate",
+]

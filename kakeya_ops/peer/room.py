@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 KEPT_BYTES = 64 * 1024 * 1024
-"""The most that is kept while nobody uses it."""
+"""The most that is kept while nobody uses it; a node has one room, for which the memory forecast counts as much."""
 _LEAST_BYTES = 16 * 1024
 """Smaller memory is not worth keeping."""
 
@@ -49,6 +49,12 @@ class Room:
         lent = memory[:]
         weakref.finalize(lent, self._give_back, memory).atexit = False
         return lent.data
+
+    def release(self) -> None:
+        """Keep nothing of what waits."""
+        with self._lock:
+            self._waiting.clear()
+            self._waiting_bytes = 0
 
     def _find(self, nbytes: int) -> _Memory | None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from kakeya_ops.certificates import Certificates
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=WireBody)
 @dataclass(frozen=True)
 class Caller:
     """This node, as it presents itself. `key` is the fleet's, None in an unsigned fleet on loopback; without
-    `certificates` it reaches nothing that wants TLS."""
+    `certificates` it reaches nothing that wants TLS. What its peers send is taken into `room`, whoever sends it."""
 
     node: NodeId
     epoch: int
@@ -44,6 +44,7 @@ class Caller:
     signer: NodeSigner
     key: Secret | None
     certificates: Certificates | None = None
+    room: Room = field(default_factory=Room, compare=False)
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,6 @@ class SignedCalls:
         self._node = node
         self._caller = caller
         self._timeouts = timeouts
-        self._room = Room()
         self._connections = Connections(node, endpoint, timeouts, caller.certificates)
 
     def ask(self, method: str, path: str, body: bytes, kind: type[R], stop: StopFlag) -> R:
@@ -78,7 +78,7 @@ class SignedCalls:
             key = stream_key(self._caller.key, "down", nonce_of(answer.sent))
             packing = Packing(blocks.layout) if blocks.packed else None
             reader = FrameReader(key, blocks.layout, hashes=blocks.hashes, peer=self._node, packing=packing)
-            yield IncomingStream(self._node, answer.response, reader, stop, self._room)
+            yield IncomingStream(self._node, answer.response, reader, stop, self._caller.room)
 
     def upload(
         self, path: str, identity: str, parts: Sequence[tuple[PartKey, StoredPart]], kind: type[R], stop: StopFlag

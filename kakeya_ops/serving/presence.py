@@ -14,6 +14,7 @@ import psutil
 from kakeya_ops import __version__
 from kakeya_ops.certificates import Certificates
 from kakeya_ops.kv.identity import WIRE_VERSION
+from kakeya_ops.peer.room import Room
 from kakeya_ops.peer.signed import Caller
 from kakeya_ops.secret import Secret
 from kakeya_ops.serving.card_book import CardBook
@@ -78,6 +79,7 @@ class Presence(ABC):
         self.gate = RequestGate(tuple(self.settings.keys), self.id, allow_unsigned=unsigned, nonces=nonces)
         self.faults = Faults(allowed=self.settings.drill)
         self.signer = NodeSigner(self.id, self.fleet_key, self.settings.tenant, time.time)
+        self.room = Room()  # for all its peers: what one of them no longer fills another may
         self.counters.registry.register(PresenceCollector(self))
         self._told: set[UnreadCard] = set()
 
@@ -100,7 +102,7 @@ class Presence(ABC):
     def caller(self) -> Caller:
         """How it presents itself to peers."""
         certificates = self.settings.certificates
-        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key, certificates)
+        return Caller(self.id, self.epoch, self.instance, self.signer, self.fleet_key, certificates, self.room)
 
     def learn(self, known: CardsExchange) -> None:
         """Take over what is news in an exchange; what cannot be read of it is counted, and logged once."""

@@ -1,9 +1,10 @@
 """Memory that runs short: the pool gives way first, then new requests are refused; and both come back.
 
 A look is taken every second. With less available than `keep_free_bytes` the pool's budget falls below what it holds by
-what is missing, so that entries go which nobody uses, the least recently used first, and MLX gives its spare buffers
-back. Where nothing is left that could go and less than half of `keep_free_bytes` is available, requests are refused
-until it is there again. With a quarter more than `keep_free_bytes` the budget grows, up to what the inventory gives.
+what is missing, so that entries go which nobody uses, the least recently used first, and MLX and the peers' clients
+give their spare buffers back. Where nothing is left that could go and less than half of `keep_free_bytes` is available,
+requests are refused until it is there again. With a quarter more than `keep_free_bytes` the budget grows, up to what
+the inventory gives.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class Pressure:
             self._pool.resize(relief.budget_bytes)
         if relief.budget_bytes < before.budget_bytes:
             self._node.counters.add(CounterName.POOL_SHRUNK)
+            self._node.room.release()  # where some of the pool's buffers have gone
             if self._node.engine:
                 self._node.engine.release_spare()
         if relief.refusing != self.refusing:

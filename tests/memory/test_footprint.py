@@ -14,6 +14,7 @@ from kakeya_ops.memory.footprint import Footprint, Workload, estimate
 from kakeya_ops.memory.model_shape import ModelShape, read_shape
 from kakeya_ops.memory.scores import METAL
 from kakeya_ops.memory.shape import AttentionShape, ExpertShape, LayerCache
+from kakeya_ops.peer.room import KEPT_BYTES
 from memory.checkpoints import write_checkpoint
 from memory.golden import base
 from memory.published import CONFIGS
@@ -136,7 +137,9 @@ def test_a_head_has_all_conversations_and_a_worker_one_prompt(shapes: Shapes) ->
     assert need(head, "KV") == 4 * (8192 + 255) * 131_072
     assert need(head, "received blocks") == 4 * (8192 + 256) * 131_072
     assert need(estimate(shape, Workload("head", 8192, 4, pool_bytes=5 * GIB)), "received blocks") == 0
-    assert {term.name for term in head.terms if not term.on_gpu} == {"received blocks", "process"}
+    assert {term.name for term in head.terms if not term.on_gpu} == {"received blocks", "spare buffers", "process"}
+    assert need(head, "spare buffers") == KEPT_BYTES
+    assert "spare buffers" not in {term.name for term in worker.terms}
 
 
 def test_sources_show_the_keys_and_values_behind_a_term(shapes: Shapes) -> None:

@@ -89,6 +89,25 @@ def test_fetch_reports_what_came_and_leaves_out_what_is_gone(client: PeerClient,
     assert report.header.instance == served.node.instance
 
 
+def test_what_many_endpoints_send_is_kept_once(served: Served, proxy: FaultProxy) -> None:
+    """Clients of one caller take what comes into the same memory, and none of them keeps any of its own."""
+    caller = make_caller()
+    ends = [Endpoint("127.0.0.1", port) for port in (served.port, proxy.port)]
+    clients = [PeerClient(NodeId("cache"), end, caller, LAYOUT) for end in ends]
+    arrived = fetch(clients[0])
+    sizes = {arrival.stored.nbytes for arrival in arrived}
+    assert caller.room.waiting_bytes == 0
+    arrived.clear()
+    kept = caller.room.waiting_bytes
+    assert kept == 8 * sum(sizes)
+    arrived = fetch(clients[1])
+    assert caller.room.waiting_bytes == 0
+    arrived.clear()
+    assert caller.room.waiting_bytes == kept
+    for client in clients:
+        client.close()
+
+
 def test_blocks_that_are_put_can_be_fetched(client: PeerClient, served: Served) -> None:
     parts = [(PartKey(block_hash(500 + i), 0), payload(LAYOUT, 0, 500 + i)) for i in range(3)]
     assert client.put_blocks(IDENTITY.digest, parts) == 3

@@ -63,6 +63,18 @@ def test_what_waits_is_bounded_and_old_sizes_give_way() -> None:
     assert room.waiting_bytes <= 3 * SIZE
 
 
+def test_what_waits_can_be_given_up() -> None:
+    room = Room()
+    lent = [room.take(SIZE), room.take(SIZE + 8)]
+    last = lent.pop()
+    del lent[:]
+    assert room.waiting_bytes == SIZE
+    room.release()
+    assert room.waiting_bytes == 0
+    del last  # what was lent comes back as ever
+    assert room.waiting_bytes == SIZE + 8
+
+
 @given(st.lists(st.tuples(st.sampled_from([SIZE, SIZE + 64, 3 * SIZE]), st.booleans()), max_size=40))
 def test_two_that_are_lent_never_overlap(steps: list[tuple[int, bool]]) -> None:
     room = Room(kept_bytes=2 * SIZE)

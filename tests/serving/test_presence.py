@@ -35,3 +35,8 @@ def test_a_card_that_cannot_be_read_is_counted_each_time_and_logged_once(caplog:
 def test_it_is_always_some_kind_of_node() -> None:
     with pytest.raises(TypeError, match="abstract"):
         Presence(NodeSettings(NodeId("n"), "cache", TENANT))  # type: ignore[abstract]
+
+
+def test_all_its_clients_share_one_room() -> None:
+    node = make_cache()
+    assert node.caller.room is node.caller.room is node.room

@@ -119,6 +119,18 @@ def test_idle_entries_go_first_the_one_about_to_be_hit_stays_and_the_pool_grows_
     assert node.counters.value(CounterName.POOL_SHRUNK) == 1
 
 
+def test_memory_that_blocks_came_in_is_not_kept_when_it_is_short() -> None:
+    node, world = cache_node(8), World(5000)
+    came_in = node.room.take(2**20)
+    del came_in
+    pressure = Pressure(node, KEEP, world.read)
+    pressure.look()
+    assert node.room.waiting_bytes == 2**20
+    world.available = 0
+    pressure.look()
+    assert node.room.waiting_bytes == 0
+
+
 def test_requests_are_refused_only_after_the_pool_gave_all_it_could(caplog: pytest.LogCaptureFixture) -> None:
     node, world = cache_node(8), World(100)
     pressure = Pressure(node, KEEP, world.read)
