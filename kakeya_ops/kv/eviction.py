@@ -44,6 +44,11 @@ class EvictionOrder(Generic[K]):
         self._ordinary.pop(key, None)
         self._favoured.pop(key, None)
 
+    def forget(self, key: K) -> None:
+        """Let `key`, which is idle, leave now."""
+        self.remove(key)
+        self._hot_bytes -= self._hot.pop(key, 0)
+
     def pop(self) -> K | None:
         """The next to leave, which is forgotten; None when nothing is idle."""
         shelf = self._ordinary or self._favoured

@@ -133,6 +133,8 @@ class BlockPool:
         """What may be evicted."""
         self._leases: dict[PartKey, int] = {}
         """What may not, with its number of leases; the end of the last one counts as its use."""
+        self._leaving: set[PartKey] = set()
+        """Of these, what goes with its last lease."""
         self._idle_bytes = 0
         self._pinned_bytes = 0
         self._reserved_bytes = 0
@@ -230,6 +232,20 @@ class BlockPool:
             self._budget_bytes = budget_bytes
             self._evict(self._excess_bytes)
 
+    def drop(self, items: Mapping[PartKey, StoredPart]) -> None:
+        """Drop these very payloads, as far as they are here: those that are pinned go when nobody has a lease any more.
+
+        Another payload under the same key stays. None is counted as an eviction.
+        """
+        with self._lock:
+            for key, part in items.items():
+                if self._parts.get(key) is not part:
+                    continue
+                if key in self._leases:
+                    self._leaving.add(key)
+                else:
+                    self._forget(key)
+
     def clear(self) -> None:
         """Drop every payload that is not pinned; these are not counted as evictions."""
         with self._lock:
@@ -318,6 +334,13 @@ class BlockPool:
         nbytes = self._parts[key].nbytes
         self._pinned_bytes -= nbytes
         self._idle_bytes += nbytes
+        if key in self._leaving:
+            self._leaving.remove(key)
+            self._forget(key)
+
+    def _forget(self, key: PartKey) -> None:
+        self._idle.forget(key)
+        self._idle_bytes -= self._parts.pop(key).nbytes
 
     def _spend(self, reservation: Reservation, nbytes: int) -> None:
         reservation._left_bytes -= nbytes

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kakeya_ops.errors import StreamCorrupt
+from kakeya_ops.errors import InputError, ReceiptRejected, SignatureRejected, StreamCorrupt
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
 from kakeya_ops.peer.connection import DEFAULT_TIMEOUTS, Endpoint, StopFlag, Timeouts
-from kakeya_ops.peer.signed import Caller, Expected, SignedCalls, rejection_translated
+from kakeya_ops.peer.signed import Caller, Expected, SignedCalls
 from kakeya_ops.peer.stream import IncomingStream, stored
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import (
@@ -140,7 +140,8 @@ class PeerClient:
     def prefill(self, call: PrefillCall, stop: StopFlag | None = None) -> WorkerReceipt:
         """Have the peer make the KV of a prompt, and send it while it computes.
 
-        The receipt is the peer's signed account of exactly what has arrived for this request.
+        The receipt is the peer's signed account of exactly what has arrived for this request; raises `ReceiptRejected`
+        for any other.
         """
         body = call.request.encode()
         expected = Expected(self._layout, call.hashes, packed=call.request.packing is not None)
@@ -198,22 +199,30 @@ class _Job:
         elif head.type is FrameType.PROGRESS:
             self._call.on_progress(self._stream.parse(Progress, payload))
         else:
-            self.receipt = self._stream.parse(WorkerReceipt, payload)
+            self.receipt = self._read_receipt(payload)
+
+    def _read_receipt(self, payload: memoryview) -> WorkerReceipt:
+        try:
+            return WorkerReceipt.parse(bytes(payload))
+        except InputError as error:
+            raise ReceiptRejected(self._peer, error.message) from error
 
     def check(self, header: StreamHeader, caller: Caller) -> None:
-        """Raise `StreamCorrupt` unless the receipt is signed, about this request, and for exactly what arrived."""
+        """Raise `ReceiptRejected` unless the receipt is signed, about this request, and for exactly what arrived."""
         receipt, request = self.receipt, self._call.request
         if receipt is None:
-            raise StreamCorrupt(self._peer, "ended its stream without a receipt")
+            raise ReceiptRejected(self._peer, "ended its stream without a receipt")
         if caller.key is not None:
-            with rejection_translated(self._peer):
+            try:
                 receipt.verify([caller.key])
+            except SignatureRejected as error:
+                raise ReceiptRejected(self._peer, error.message) from error
         said = (receipt.node, receipt.epoch, receipt.instance, receipt.identity, receipt.job, receipt.request_nonce)
         known = (header.node, header.epoch, header.instance, request.identity, header.job, request.nonce)
         if said != known:
-            raise StreamCorrupt(self._peer, "sent a receipt of another request")
+            raise ReceiptRejected(self._peer, "sent a receipt of another request")
         if receipt.blocks_digest != blocks_digest((*place, checksum) for place, checksum in self._arrived.items()):
-            raise StreamCorrupt(self._peer, "sent a receipt for other blocks than those that arrived")
+            raise ReceiptRejected(self._peer, "sent a receipt for other blocks than those that arrived")
 
     def _take_block(self, head: FrameHead, payload: memoryview) -> None:
         request = self._call.request

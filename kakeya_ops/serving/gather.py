@@ -1,7 +1,9 @@
 """Bring a prompt's prefix together: from the head's own pool, and from a peer while it still computes, or from all that
 hold it.
 
-Whatever goes wrong with peers ends in a local prefill that starts after the blocks which did arrive.
+Whatever goes wrong with peers ends in a local prefill that starts after the blocks which did arrive: each of them has
+been verified by itself. Only where a peer's receipt contradicts what it sent nothing of that is kept, since then it is
+not known what the peer computed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import Cancelled
-from kakeya_ops.errors import PeerError, StreamCorrupt
+from kakeya_ops.errors import PeerError, ReceiptRejected, StreamCorrupt
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted
 from kakeya_ops.serving.division import Place
@@ -86,6 +88,9 @@ class Gathering:
             if errand.overrun():
                 return self._salvage(Overrun(source.node), time.monotonic() - began)
             raise Cancelled from None
+        except ReceiptRejected as error:
+            self._holdings.discard()
+            return self._salvage(error, time.monotonic() - began)
         except PeerError as error:
             return self._salvage(error, time.monotonic() - began)
 
@@ -151,7 +156,7 @@ class Gathering:
         if not assembly.complete:
             raise StreamCorrupt(source.node, "the stream ended well but lacks blocks")
         if delivery.receipt is not None and delivery.receipt["blocks_digest"] != self._holdings.received_digest:
-            raise StreamCorrupt(source.node, "the receipt names other blocks than those that arrived")
+            raise ReceiptRejected(source.node, "the receipt names other blocks than those that arrived")
 
     def _salvage(self, error: PeerError, wasted_seconds: float) -> Gathered:
         """Resume after whatever the own pool and the broken stream hold together."""

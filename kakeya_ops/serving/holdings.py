@@ -30,6 +30,7 @@ class Holdings:
         self._use_pool = use_pool
         self._lock = threading.Lock()
         self._received: dict[tuple[int, int], StoredPart] = {}
+        self._discarded_bytes = 0
 
     @property
     def local_blocks(self) -> int:
@@ -53,8 +54,8 @@ class Holdings:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of all that has arrived."""
-        return sum(stored.nbytes for stored in self._received.values())
+        """Bytes of all that has arrived, whatever became of them."""
+        return self._discarded_bytes + sum(stored.nbytes for stored in self._received.values())
 
     @property
     def received_digest(self) -> str:
@@ -82,6 +83,12 @@ class Holdings:
         seconds = time.monotonic() - began
         with self._lock:
             self.import_seconds += seconds
+
+    def discard(self) -> None:
+        """Keep nothing of what has arrived, also not in the own pool."""
+        self._discarded_bytes = self.received_bytes
+        self._pool.drop({self.prompt.key(*place): stored for place, stored in self._received.items()})
+        self._received.clear()
 
     def assemble(self) -> tuple[int, Assembly | None]:
         """The longest prefix that the pool and the arrivals hold together, put together; None if it has no block."""

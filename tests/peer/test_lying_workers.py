@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_ops.errors import PeerError, StreamCorrupt
+from kakeya_ops.errors import PeerError, ReceiptRejected
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import PartKey
 from kakeya_ops.peer.client import BlockArrival, PeerClient, PrefillCall
@@ -142,9 +142,11 @@ def test_a_worker_that_lies_is_found_out(lie: Lie) -> None:
 
 
 def test_a_lie_is_called_corrupt() -> None:
-    with pytest.raises(StreamCorrupt, match="another request"):
+    with pytest.raises(ReceiptRejected, match="another request"):
         prefill(Lie(receipt={"request_nonce": "0" * 32}), [])
-    with pytest.raises(StreamCorrupt, match="other blocks"):
+    with pytest.raises(ReceiptRejected, match="other blocks"):
         prefill(Lie(receipt={"blocks_digest": "0" * 64}), [])
-    with pytest.raises(StreamCorrupt, match="worker-receipt rejected"):
+    with pytest.raises(ReceiptRejected, match="worker-receipt rejected"):
         prefill(Lie(signer=None), [])
+    with pytest.raises(ReceiptRejected, match="without a receipt"):
+        prefill(Lie(frames=("header", "blocks", "end")), [])

@@ -14,7 +14,15 @@ from engine_bench import BLOCK_TOKENS, SETTINGS, prompt
 from engine_requests import ask
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import Cancelled, PrefillJob
-from kakeya_ops.errors import PeerBusy, PeerError, PeerRefused, PeerTimeout, PeerUnreachable, StreamCorrupt
+from kakeya_ops.errors import (
+    PeerBusy,
+    PeerError,
+    PeerRefused,
+    PeerTimeout,
+    PeerUnreachable,
+    ReceiptRejected,
+    StreamCorrupt,
+)
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, StoredPart
 from kakeya_ops.peer.connection import CallAborted, StopFlag
@@ -282,6 +290,23 @@ def test_a_receipt_for_other_blocks_is_corrupt(case: Case) -> None:
     assert gathered.remote is None
     assert gathered.fallback is not None
     assert gathered.fallback.reason == "corrupt"
+
+
+@pytest.mark.parametrize("error", [None, ReceiptRejected("peer", "sent a receipt of another request")])
+def test_nothing_is_kept_of_what_came_with_a_receipt_that_contradicts_it(
+    case: Case, error: ReceiptRejected | None
+) -> None:
+    case.keep(0, 1)
+    peer = Peer(case, error, spoil=lambda receipt: receipt | {"blocks_digest": "00" * 32})
+    gathered = case.gathering().from_peer(decide(), peer, errand())
+    assert gathered.fallback is not None
+    assert (gathered.fallback.reason, gathered.fallback.kept_blocks) == ("corrupt", 0)
+    assert (gathered.blocks, gathered.local_blocks) == (2, 2)
+    assert [case.pool.holds(case.prompt.key(block, 0)) for block in range(BLOCKS)] == [True, True] + [False] * 4
+    assert gathered.received_bytes == sum(case.stored[block, 0].nbytes for block in range(2, BLOCKS))
+    assert not any(gathered.checksums.values())
+    assert case.pool.stats().pinned_bytes == 0
+    assert case.answer(gathered) == case.alone()
 
 
 def test_nobody_waits_any_more(case: Case) -> None:
