@@ -20,7 +20,6 @@
     │   ├── TlsFailed             no connection by certificates that both sides accept; `reason`
     │   ├── ReleaseMismatch       it is of a release that this one does not understand
     │   └── StreamCorrupt         a frame whose form, checksum or signature is wrong
-    │       └── ReceiptRejected   a stream whose receipt is not signed, of another request, or for other blocks
     ├── RemoteError (3)           another machine, reached by ssh, or this one as if it were
     │   ├── ConnectFailed         no connection was made
     │   ├── HostKeyRejected       its key is unknown, changed or revoked; `fingerprint`
@@ -220,10 +219,6 @@ class StreamCorrupt(PeerError):
     reason = "corrupt"
 
 
-class ReceiptRejected(StreamCorrupt):
-    """A stream whose receipt is missing, not signed, of another request, or for other blocks: none of it is kept."""
-
-
 class RemoteError(KakeyaError):
     """Another machine, reached by ssh, could not do its part. `host` is its name in the inventory."""
 
@@ -374,7 +369,6 @@ __all__ = [
     "PeerTimeout",
     "PeerUnreachable",
     "PoolFull",
-    "ReceiptRejected",
     "RefusedError",
     "ReleaseMismatch",
     "RemoteError",

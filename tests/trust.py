@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kakeya_ops.certificates import Authority, Certificates
+from kakeya_ops.certificates import Certificates
+from kakeya_ops.certificates.authority import Authority
 from kakeya_ops.peer.client import PeerClient
 from kakeya_ops.peer.connection import Endpoint
 from kakeya_ops.serving.counters import CounterName

@@ -78,11 +78,6 @@ class Authority:
         return _key_pem(key) + signed.public_bytes(serialization.Encoding.PEM)
 
 
-def authority_path(key_file: Path) -> Path:
-    """Where the operator's machine keeps the authority: beside the fleet key at `key_file`."""
-    return Path(f"{key_file}.authority.pem")
-
-
 def write_authority(path: Path, fleet: str, now: datetime.datetime) -> Authority:
     """Make a new authority at `path`, mode 0600, whole or not at all. Never replaces a file: `EnvironmentFault`."""
     authority = Authority.new(fleet, now)
@@ -170,7 +165,6 @@ __all__ = [
     "AUTHORITY_DAYS",
     "NODE_DAYS",
     "Authority",
-    "authority_path",
     "parse_authority",
     "read_authority",
     "write_authority",

@@ -6,7 +6,8 @@ import datetime
 from dataclasses import dataclass
 from pathlib import Path
 
-from kakeya_ops.certificates.authority import authority_path, write_authority
+from kakeya_ops.certificates.authority import write_authority
+from kakeya_ops.certificates.places import authority_path
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.secret import write_fleet_key
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kakeya_ops.certificates.authority import Authority
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.secret import replace_secret, write_new_secret
 

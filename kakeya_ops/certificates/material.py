@@ -1,6 +1,8 @@
 """What a process needs to speak TLS with its fleet: read once, from the files beside the fleet key.
 
 TLS 1.3 alone, certificates on both sides, both of the fleet's authority; no other authority of the machine counts.
+
+This is imported by everybody who may meet TLS, also where nothing speaks it: what reads certificates is slow to import.
 """
 
 from __future__ import annotations
@@ -12,22 +14,15 @@ import stat
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kakeya_ops.certificates.authority import Authority, authority_path, read_authority
-from kakeya_ops.certificates.facts import parse_certificates
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.errors import InputError
 
+if TYPE_CHECKING:
+    from kakeya_ops.certificates.authority import Authority
+
 HINT = "make the fleet's authority with kakeya key new, then: kakeya deploy all; by hand: kakeya key certificate NODE"
-
-
-def authorities_path(key_file: str | Path) -> Path:
-    """The certificates of the authorities that a node accepts: two while the fleet's is being replaced."""
-    return Path(f"{key_file}.ca.pem")
-
-
-def certificate_path(key_file: str | Path) -> Path:
-    """A node's key with its certificate, in one file, so that they can never differ."""
-    return Path(f"{key_file}.cert.pem")
 
 
 @dataclass(frozen=True)
@@ -48,6 +43,8 @@ class Certificates:
     @classmethod
     def load(cls, authorities: bytes, own: Path) -> Certificates:
         """From the PEM of authorities, and the file with key and certificate. Raises `InputError`."""
+        from kakeya_ops.certificates.facts import parse_certificates
+
         try:
             [certificate] = parse_certificates(own.read_bytes())
             client, server = (_context(side, authorities, own) for side in _SIDES)
@@ -98,6 +95,8 @@ def certificates_here(key_file: Path, caller: str) -> Certificates | None:
 
     None where there is neither. Raises `InputError` for files that cannot be used.
     """
+    from kakeya_ops.certificates.authority import read_authority
+
     authority = read_authority(authority_path(key_file))
     return read_certificates(key_file) if authority is None else caller_certificates(authority, caller)
 
@@ -119,9 +118,7 @@ def _reason(error: Exception) -> str:
 __all__ = [
     "HINT",
     "Certificates",
-    "authorities_path",
     "caller_certificates",
-    "certificate_path",
     "certificates_here",
     "read_certificates",
 ]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from kakeya_ops.deploy.context import HostContext, Step
 from kakeya_ops.deploy.desired import ABOUT, IDENTITY, INVENTORY, PLIST
 from kakeya_ops.deploy.errors import DeployError, NothingToReturnTo

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kakeya_ops.certificates import Authority, authority_path, read_authority, write_authority
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.deploy.certificates import MODE, addresses_of, now
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.remote_files import write_reversibly
@@ -19,6 +19,9 @@ from kakeya_ops.errors import InputError
 from kakeya_ops.inventory import Inventory
 from kakeya_ops.remote.local_runner import LocalRunner
 from kakeya_ops.settings import expand_here
+
+if TYPE_CHECKING:
+    from kakeya_ops.certificates.authority import Authority
 
 ACCEPTS, SIGNS, DONE = 1, 2, 3
 """As `key_rotation.State` counts."""
@@ -70,6 +73,8 @@ class PendingAuthorities:
 
     def begin(self) -> Authorities:
         """Those of the rotation that is under way, or of a new one. Raises `InputError`, `RemoteError`."""
+        from kakeya_ops.certificates.authority import read_authority, write_authority
+
         current = read_authority(self.path)
         if current is None:
             raise InputError(f"the fleet has no authority to be replaced: {self.path}", hint="kakeya key new")

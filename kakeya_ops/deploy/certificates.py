@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from kakeya_ops.certificates import Authority, authority_path, read_authority
-from kakeya_ops.certificates.facts import RENEWAL_DAYS, days_left, find_fault
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.remote_files import write_reversibly
 from kakeya_ops.deploy.restoring import note_running_service
@@ -19,6 +18,9 @@ from kakeya_ops.errors import InputError
 from kakeya_ops.inventory import Inventory, ResolvedHost
 from kakeya_ops.observe.state import HostState, Unknown
 from kakeya_ops.settings import expand_here
+
+if TYPE_CHECKING:
+    from kakeya_ops.certificates.authority import Authority
 
 MODE = 0o600
 
@@ -30,6 +32,10 @@ def read_fleet_authority(inventory: Inventory) -> Authority | None:
     """
     if inventory.fleet.key_file is None or not inventory.needs_tls:
         return None
+    # Slow to import, and only here because something needs TLS.
+    from kakeya_ops.certificates.authority import read_authority
+    from kakeya_ops.certificates.facts import RENEWAL_DAYS, days_left
+
     path = authority_path(expand_here(inventory.fleet.key_file))
     authority = read_authority(path)
     if authority is None:
@@ -44,6 +50,8 @@ def read_fleet_authority(inventory: Inventory) -> Authority | None:
 
 def certificate_fault(host: ResolvedHost, state: HostState, authority: Authority) -> str | None:
     """Why the certificates on a host will not do; None if they will."""
+    from kakeya_ops.certificates.facts import find_fault
+
     if state.authorities != authority.pem:
         what = "is missing" if state.authorities is None else "differs"
         return f"the fleet's authority {what}"

@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from kakeya_ops.certificates import Authority
 from kakeya_ops.deploy.context import Step
 from kakeya_ops.deploy.hosts import read_key
 from kakeya_ops.engine.contract import CacheSettings
@@ -19,6 +18,9 @@ from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import HostState
 from kakeya_ops.secret import Secret
 from kakeya_ops.settings import expand_here
+
+if TYPE_CHECKING:
+    from kakeya_ops.certificates.authority import Authority
 
 _PYTHON_DIGITS = 6
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kakeya_ops.certificates import Authority
 from kakeya_ops.deploy.material import ModelSource
 from kakeya_ops.doctor.catalogue import Code
 from kakeya_ops.doctor.facts import HostFacts
@@ -17,6 +16,9 @@ from kakeya_ops.memory.assessment import Assessment
 from kakeya_ops.observe.places import Places
 from kakeya_ops.observe.state import Fact, HostState, Unknown
 from kakeya_ops.wire.cards import Card
+
+if TYPE_CHECKING:
+    from kakeya_ops.certificates.authority import Authority
 
 T = TypeVar("T")
 

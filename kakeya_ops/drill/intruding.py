@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kakeya_ops.certificates import Authority, Certificates
+from kakeya_ops.certificates import Certificates
+from kakeya_ops.certificates.authority import Authority
 from kakeya_ops.certificates.material import caller_certificates
 from kakeya_ops.drill.catalogue import Intrusion
 from kakeya_ops.drill.nodes import NodeDoor, Operator

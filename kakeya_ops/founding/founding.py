@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kakeya_ops.certificates.authority import authority_path
 from kakeya_ops.certificates.founding import make_secrets
+from kakeya_ops.certificates.places import authority_path
 from kakeya_ops.errors import EnvironmentFault, InputError, KakeyaError
 from kakeya_ops.founding.lines import Line, measure_line
 from kakeya_ops.founding.newcomer import Invitation, Newcomer, read_newcomer

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from kakeya_ops.certificates.material import authorities_path, certificate_path
 from kakeya_ops.certificates.names import dns_name
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from kakeya_ops.errors import InputError, PeerError, PeerRefused, PeerUnreachable, SignatureRejected, StreamCorrupt
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.state import Health

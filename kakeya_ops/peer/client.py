@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from kakeya_ops.errors import InputError, ReceiptRejected, SignatureRejected, StreamCorrupt
+from kakeya_ops.errors import InputError, SignatureRejected, StreamCorrupt
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.layout import KvLayout
 from kakeya_ops.kv.pool import PartKey, StoredPart
@@ -28,6 +28,10 @@ from kakeya_ops.wire.bodies import (
 from kakeya_ops.wire.cards import Card, CardsExchange
 from kakeya_ops.wire.frames import FrameHead, FrameType
 from kakeya_ops.wire.paths import BLOCKS_PATH, CARD_PATH, CARDS_PATH, FETCH_PATH, LOOKUP_PATH, PREFILL_PATH
+
+
+class ReceiptRejected(StreamCorrupt):
+    """A stream whose receipt is missing, not signed, of another request, or for other blocks: none of it is kept."""
 
 
 class WantedBlock(NamedTuple):
@@ -245,5 +249,6 @@ __all__ = [
     "OnProgress",
     "PeerClient",
     "PrefillCall",
+    "ReceiptRejected",
     "WantedBlock",
 ]

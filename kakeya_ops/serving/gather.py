@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from kakeya_ops.engine.assembly import Assembly
 from kakeya_ops.engine.engine import Engine
 from kakeya_ops.engine.prefill import Cancelled
-from kakeya_ops.errors import PeerError, ReceiptRejected, StreamCorrupt
+from kakeya_ops.errors import PeerError, StreamCorrupt
 from kakeya_ops.kv.pool import BlockPool, StoredPart
+from kakeya_ops.peer.client import ReceiptRejected
 from kakeya_ops.peer.connection import CallAborted
 from kakeya_ops.serving.division import Place
 from kakeya_ops.serving.holdings import Holdings

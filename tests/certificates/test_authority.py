@@ -9,12 +9,12 @@ from cryptography import x509
 from kakeya_ops.certificates.authority import (
     NODE_DAYS,
     Authority,
-    authority_path,
     parse_authority,
     read_authority,
     write_authority,
 )
 from kakeya_ops.certificates.facts import alternatives, days_left, is_issued, parse_certificates
+from kakeya_ops.certificates.places import authority_path
 from kakeya_ops.errors import EnvironmentFault, InputError
 from trust import AUTHORITY, LONG_AGO, NOW, STRANGER
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_ops.certificates.authority import authority_path, read_authority
+from kakeya_ops.certificates.authority import read_authority
 from kakeya_ops.certificates.founding import Made, make_secrets
+from kakeya_ops.certificates.places import authority_path
 from kakeya_ops.errors import EnvironmentFault
 from kakeya_ops.secret import read_fleet_key, write_fleet_key
 

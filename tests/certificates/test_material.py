@@ -5,14 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_ops.certificates.authority import authority_path, write_authority
+from kakeya_ops.certificates.authority import write_authority
 from kakeya_ops.certificates.material import (
-    authorities_path,
     caller_certificates,
-    certificate_path,
     certificates_here,
     read_certificates,
 )
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.errors import InputError, TlsFailed
 from serving.running import make_cache
 from trust import AUTHORITY, NOW, certificates, tls_client, tls_served, write_certificate

@@ -9,7 +9,8 @@ from pathlib import Path
 import yaml
 from typer.testing import CliRunner, Result
 
-from kakeya_ops.certificates import authority_path, read_certificates
+from kakeya_ops.certificates import read_certificates
+from kakeya_ops.certificates.places import authority_path
 from kakeya_ops.cli.main import app
 from kakeya_ops.secret import read_fleet_key
 

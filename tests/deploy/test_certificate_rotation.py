@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from deploy.states import PLANNER_INVENTORY, bare, inventory
-from kakeya_ops.certificates import authority_path, read_authority
+from kakeya_ops.certificates.authority import read_authority
 from kakeya_ops.certificates.founding import make_secrets
-from kakeya_ops.certificates.material import Certificates, certificate_path, read_certificates
+from kakeya_ops.certificates.material import Certificates, read_certificates
+from kakeya_ops.certificates.places import authority_path, certificate_path
 from kakeya_ops.deploy.certificate_rotation import ACCEPTS, DONE, SIGNS, Authorities
 from kakeya_ops.deploy.certificates import WriteCertificates
 from kakeya_ops.deploy.context import HostContext

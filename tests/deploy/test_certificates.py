@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from deploy.states import PLANNER_INVENTORY, inventory, material, planner, settled
-from kakeya_ops.certificates import authority_path
 from kakeya_ops.certificates.facts import find_fault
 from kakeya_ops.certificates.founding import make_secrets
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.deploy.certificates import MODE, WriteCertificates, read_fleet_authority
 from kakeya_ops.deploy.context import HostContext
 from kakeya_ops.deploy.report import describe_plan

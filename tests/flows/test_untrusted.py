@@ -17,8 +17,8 @@ from flows.inside import worker_inside
 from flows.loopback import LoopbackFleet, Plan, Wanted
 from flows.networks import untrusted_network
 from flows.prompts import fresh_prompt, whole_blocks
-from kakeya_ops.certificates import Authority
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.authority import Authority
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from ports import choose_ports
 from trust import AUTHORITY, LONG_AGO, NOW, STRANGER, write_certificate
 

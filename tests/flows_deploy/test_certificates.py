@@ -11,9 +11,9 @@ import pytest
 from flows.heads import Head, wait_until
 from flows.networks import untrusted_network
 from flows_deploy.deployed import Fleet
-from kakeya_ops.certificates import Authority, authority_path, read_authority, write_authority
+from kakeya_ops.certificates.authority import Authority, read_authority, write_authority
 from kakeya_ops.certificates.facts import is_issued, parse_certificates
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, authority_path, certificate_path
 from kakeya_ops.deploy.apply import HostResult
 from kakeya_ops.deploy.certificates import now
 from kakeya_ops.deploy.cross_check import CrossCheck

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from kakeya_ops.errors import InputError, PeerError, PeerRefused, PeerUnreachable, StreamCorrupt
 from kakeya_ops.inventory.sections import Endpoint
 from kakeya_ops.observe.http import CURL, HttpRequest, base_url, health_request, read_health, read_reply, read_status

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kakeya_ops.errors import PeerError, ReceiptRejected
+from kakeya_ops.errors import PeerError
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import PartKey
-from kakeya_ops.peer.client import BlockArrival, PeerClient, PrefillCall
+from kakeya_ops.peer.client import BlockArrival, PeerClient, PrefillCall, ReceiptRejected
 from kakeya_ops.secret import Secret
 from kakeya_ops.units import BlockHash, NodeId
 from kakeya_ops.wire.bodies import PrefillRequest, StreamHeader, WorkerReceipt

@@ -20,11 +20,11 @@ from kakeya_ops.errors import (
     PeerRefused,
     PeerTimeout,
     PeerUnreachable,
-    ReceiptRejected,
     StreamCorrupt,
 )
 from kakeya_ops.kv.hashing import blocks_digest
 from kakeya_ops.kv.pool import BlockPool, StoredPart
+from kakeya_ops.peer.client import ReceiptRejected
 from kakeya_ops.peer.connection import CallAborted, StopFlag
 from kakeya_ops.serving.gather import Gathered, Gathering
 from kakeya_ops.serving.joint_fetch import Offer

@@ -9,7 +9,7 @@ import psutil
 import pytest
 import yaml
 
-from kakeya_ops.certificates.material import authorities_path, certificate_path
+from kakeya_ops.certificates.places import authorities_path, certificate_path
 from kakeya_ops.errors import EnvironmentFault, InputError
 from kakeya_ops.inventory import Inventory, parse_inventory
 from kakeya_ops.inventory.fields import is_loopback
