@@ -11,7 +11,7 @@ TEST_PROCESSES ?= 2
 PYTEST_OPTIONS ?=
 
 .NOTPARALLEL:
-.PHONY: help demo path test check docs docs-site bench real-model system-deps constraints clean
+.PHONY: help demo path test marathon check docs docs-site bench real-model system-deps constraints clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,9 @@ path: $(VENV)/.installed-dev ## Two bare hosts on loopback, simulated Macs behin
 
 test: check ## Everything that CI runs
 	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)
+
+marathon: $(VENV)/.installed-dev ## The longest tests, some ten minutes: the runbooks that install most, new certificates for a running fleet
+	$(BIN)/python -m pytest -m marathon $(PYTEST_OPTIONS)
 
 check: $(VENV)/.installed-dev ## The part of `test` that runs no code: format, lint, types, layers
 	$(BIN)/ruff format --check .

@@ -53,7 +53,7 @@ def test_a_prefix_comes_by_tls(fleet: Fleet) -> None:
     _prefilled_by_tls(fleet, read_fleet_key(_key_file(fleet)), "before", compare=True)
 
 
-@pytest.mark.slow
+@pytest.mark.marathon
 @pytest.mark.usefixtures("first")
 def test_key_and_certificates_are_replaced_while_the_fleet_serves_by_tls(fleet: Fleet) -> None:
     old = read_authority(authority_path(_key_file(fleet)))

@@ -27,7 +27,16 @@ from sshd import write_ssh_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-PAGES = [page.name for page in list_pages()]
+LONG = {
+    "add-a-worker",
+    "change-the-model",
+    "change-the-window",
+    "first-fleet",
+    "rotate-the-key",
+    "upgrade-and-rollback",
+}
+"""Those that start services most often."""
+PAGES = [pytest.param(page.name, marks=[pytest.mark.marathon] if page.name in LONG else []) for page in list_pages()]
 PATIENT_SECONDS = 100.0
 
 
