@@ -97,6 +97,7 @@ def test_the_founding_head_does_not_fit_as_derived_by_hand(kakeya: Kakeya) -> No
         "MLX",
         "process",
         "pool",
+        "spare buffers",
     }
     assert [change["kind"] for change in document["changes"]] == ["pool", "wired limit", "cache peer", "quantization"]
 
