@@ -6,6 +6,7 @@ ever said instead of an answer, no host is asked, and nothing slow is imported.
 
 from __future__ import annotations
 
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,6 +22,8 @@ Offers = list[str | tuple[str, str]]
 _MOST_BYTES = 256 * 1024
 """As much as an inventory may have."""
 _ROLES = ("head", "worker", "cache")
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What may be offered. A shell may carry out what other names hold, and anybody may have written them."""
 
 
 def offer_targets(ctx: typer.Context, incomplete: str) -> Offers:
@@ -28,7 +31,7 @@ def offer_targets(ctx: typer.Context, incomplete: str) -> Offers:
     section = _read_inventory(ctx)
     names: Offers = [
         *((name, role) for name, role in _hosts(section)),
-        *((name, "group") for name in _mapping(section.get("groups"))),
+        *((name, "group") for name in _mapping(section.get("groups")) if _PLAIN.fullmatch(name)),
         ("all", "every host"),
     ]
     given = {word for value in ctx.params.values() if isinstance(value, (list, tuple)) for word in value}
@@ -82,7 +85,9 @@ def _with_role(ctx: typer.Context, role: str | None) -> Offers:
 
 def _hosts(inventory: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, host in _mapping(inventory.get("hosts")).items():
-        yield name, str(_mapping(host).get("role", ""))
+        role = _mapping(host).get("role")
+        if _PLAIN.fullmatch(name):
+            yield name, role if role in _ROLES else ""
 
 
 def _read_inventory(ctx: typer.Context) -> dict[str, Any]:

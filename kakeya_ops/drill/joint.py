@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +32,8 @@ def lose_one(kind: Kind, lane: Lane, other: NodeDoor | None) -> Result:
     except PeerError as error:
         return without_answer(kind, error.message)
     finally:
-        other.disarm()
+        with suppress(PeerError):  # it has been said, and what is armed ends by itself
+            other.disarm()
 
 
 def _lose(kind: Kind, lane: Lane, other: NodeDoor) -> Result:
@@ -56,7 +58,8 @@ def _ask_both(kind: Kind, lane: Lane, other: NodeDoor, body: bytes, late: Fault)
         asked = inquirer.ask(body, kind.modes, new_nonce())
     finally:
         met = worker.disarm().met
-        other.disarm()
+        with suppress(PeerError):
+            other.disarm()
     local = inquirer.ask(body, LOCAL, new_nonce())
     seen = Seen(asked.completion.tokens, local.completion.tokens, asked.receipt, met, {}, asked.seconds)
     return _weigh(judge(kind, seen, lane.undisturbed_seconds), asked.receipt, lane.name)

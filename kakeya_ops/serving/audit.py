@@ -106,8 +106,9 @@ class Auditor:
             return not self._waiting
 
     def _is_first(self, imported: Imported) -> bool:
-        waiting = {case.imported.node: case.imported.instance for case in self._waiting if case.first}
-        return (self._passed | waiting).get(imported.node) != imported.instance
+        waiting = {(case.imported.node, case.imported.instance) for case in self._waiting if case.first}
+        node, instance = imported.node, imported.instance
+        return self._passed.get(node) != instance and (node, instance) not in waiting
 
     def _make_room(self) -> None:
         while len(self._waiting) >= MOST_WAITING:
@@ -198,6 +199,7 @@ class Auditor:
 
     def _keep_evidence(self, case: Case) -> None:
         node = case.imported.node
+        self._quarantine.save()  # before anything that may fail
         self._quarantine.complete(node, case.deviation())
         self._quarantine.save()
         if held := self._quarantine.holds(node):

@@ -23,6 +23,7 @@ from kakeya_ops.engine.prefill import PrefillJob
 from kakeya_ops.errors import EngineBusy, EngineDead, PeerError
 from kakeya_ops.kv.pool import StoredPart
 from kakeya_ops.kv.prefix import longest_resume
+from kakeya_ops.peer.client import ReceiptRejected
 from kakeya_ops.peer.connection import StopFlag
 from kakeya_ops.serving.audit_case import Imported
 from kakeya_ops.serving.backlog import Chain
@@ -181,19 +182,24 @@ class FollowUps:
         """Have `worker` compute it; False when it is not idle, gave it up for something else, or failed."""
         errand = Errand(new_nonce(), self._stop)
         order = Order(task.prompt, own_blocks, task.blocks, errand, background=True)
-        checksums: dict[Place, bytes] = {}
+        arrived: dict[Place, StoredPart] = {}
 
         def keep(block: int, part: int, stored: StoredPart) -> None:
             self._keep(task, block, part, stored)
-            checksums[block, part] = stored.checksum
+            arrived[block, part] = stored
 
         told: Delivery | Card = worker.card
         try:
             told = worker.compute(order, keep)
+        except ReceiptRejected:
+            self._node.pool.drop({task.prompt.key(*place): stored for place, stored in arrived.items()})
+            arrived.clear()
+            return False
         except PeerError:
             return False
         finally:
-            if checksums:
+            if arrived:
+                checksums = {place: stored.checksum for place, stored in arrived.items()}
                 imported = Imported(worker.node, told.epoch, told.instance, "remote_compute", task.prompt, checksums)
                 self.audit(imported)
         return True

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -136,6 +137,14 @@ def test_without_an_inventory_that_can_be_read_nothing_is_said(
         path.write_bytes(content)
     assert offered("kakeya deploy ", path) == ["all"]
     assert offered("kakeya logs ", path) == []
+
+
+def test_nothing_is_offered_that_a_shell_could_carry_out(tmp_path: Path, offered: Offered) -> None:
+    path = tmp_path / "inventory.yaml"
+    hosts = {r"x\$(touch pwned)": {"role": "worker"}, "a`b": {}, "c\nd": {}, "mini": {"role": r"\$(touch pwned)"}}
+    path.write_text(yaml.safe_dump({"hosts": hosts, "groups": {"g;h": ["mini"]}}), encoding="utf-8")
+    assert offered("kakeya deploy ", path) == ["mini", "all"]
+    assert offered("kakeya logs ", path) == ["mini"]
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path, offered: Offered) -> None:

@@ -42,6 +42,8 @@ class Door:
         self.armed.append(fault)
 
     def disarm(self) -> Any:
+        if self._refusal:
+            raise self._refusal
         return SimpleNamespace(met=self._met.pop(0) if self._met else 0)
 
 

@@ -18,6 +18,8 @@ Direction = Literal["up", "down"]
 
 _CHUNK_BYTES = 64 * 1024
 _ARRIVAL_SECONDS = 10.0
+"""So long a cut waits for what it passes on before; to sever waits less."""
+_SEVERED_SECONDS = 2.0
 _PIECES_PER_SECOND = 20
 
 
@@ -110,10 +112,7 @@ class FaultProxy:
 
     def sever(self) -> None:
         """Reset every connection that exists."""
-        with self._changed:
-            connections = tuple(self._open)
-        for connection in connections:
-            _reset(connection)
+        self._reset_all(_SEVERED_SECONDS)
 
     def close(self) -> None:
         """Stop listening and end all connections and threads."""
@@ -121,7 +120,7 @@ class FaultProxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self.sever()
+        self._reset_all(_SEVERED_SECONDS)
         for thread in tuple(self._threads):
             thread.join(3 * _ARRIVAL_SECONDS)
             assert not thread.is_alive()
@@ -131,6 +130,12 @@ class FaultProxy:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _reset_all(self, arrival_seconds: float) -> None:
+        with self._changed:
+            connections = tuple(self._open)
+        for connection in connections:
+            _reset(connection, arrival_seconds)
 
     def _start(self, run: Callable[..., None], *args: object) -> None:
         thread = threading.Thread(target=run, args=args, name="fault-proxy", daemon=True)
@@ -148,7 +153,7 @@ class FaultProxy:
 
     def _begin(self, client: socket.socket, mode: Mode) -> None:
         if mode.accept == "refuse":
-            _reset(client)
+            _reset(client, _SEVERED_SECONDS)
             return
         self._keep(client)
         if mode.accept == "ignore":
@@ -196,7 +201,7 @@ class FaultProxy:
 
     def _drop(self, *connections: socket.socket) -> None:
         for connection in connections:
-            _reset(connection)
+            _reset(connection, _SEVERED_SECONDS if self._stopping.is_set() else _ARRIVAL_SECONDS)
         with self._changed:
             self._open.difference_update(connections)
             self._changed.notify_all()
@@ -211,12 +216,12 @@ def _spoil(data: bytes, seen: int, fault: Fault) -> bytes:
     return bytes(kept)
 
 
-def _reset(connection: socket.socket) -> None:
+def _reset(connection: socket.socket, arrival_seconds: float) -> None:
     """Close with RST, so that the other side sees a broken connection and not an orderly end.
 
     What was passed on before has arrived: a reset throws away what still waits to be sent.
     """
-    deadline = time.monotonic() + _ARRIVAL_SECONDS
+    deadline = time.monotonic() + arrival_seconds
     while _unsent_bytes(connection) and time.monotonic() < deadline:
         time.sleep(0.001)
     with contextlib.suppress(OSError):

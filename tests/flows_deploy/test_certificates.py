@@ -20,7 +20,7 @@ from kakeya_ops.deploy.cross_check import CrossCheck
 from kakeya_ops.deploy.key_rotation import PASSES, Pending, Rotation
 from kakeya_ops.secret import Secret, read_fleet_key
 
-pytestmark = [pytest.mark.system("root"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.marathon, pytest.mark.system("root"), pytest.mark.timeout(900)]
 ADDRESS = "10.211.55.8"
 
 
@@ -53,7 +53,6 @@ def test_a_prefix_comes_by_tls(fleet: Fleet) -> None:
     _prefilled_by_tls(fleet, read_fleet_key(_key_file(fleet)), "before", compare=True)
 
 
-@pytest.mark.marathon
 @pytest.mark.usefixtures("first")
 def test_key_and_certificates_are_replaced_while_the_fleet_serves_by_tls(fleet: Fleet) -> None:
     old = read_authority(authority_path(_key_file(fleet)))

@@ -27,16 +27,9 @@ from sshd import write_ssh_program
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-LONG = {
-    "add-a-worker",
-    "change-the-model",
-    "change-the-window",
-    "first-fleet",
-    "rotate-the-key",
-    "upgrade-and-rollback",
-}
-"""Those that start services most often."""
-PAGES = [pytest.param(page.name, marks=[pytest.mark.marathon] if page.name in LONG else []) for page in list_pages()]
+SHORT = {"after-a-reboot", "head-down", "slow-link", "worker-down", "wrong-output-suspected"}
+"""Those that install and start the least; the others run a marathon."""
+PAGES = [pytest.param(page.name, marks=[] if page.name in SHORT else [pytest.mark.marathon]) for page in list_pages()]
 PATIENT_SECONDS = 100.0
 
 

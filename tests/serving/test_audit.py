@@ -169,6 +169,14 @@ def test_what_waits_is_bounded_and_the_sampled_go_first(desk: Desk) -> None:
     assert desk.counted(CounterName.AUDITS_DROPPED) == 2
 
 
+def test_a_process_that_started_anew_has_one_first_import_too(desk: Desk) -> None:
+    desk.draws = [0.9] * MOST_WAITING
+    firsts = [desk.bring("other"), desk.bring(instance="a" * 32), desk.bring(instance="b" * 32)]
+    for imported in (*firsts, *[firsts[-1]] * MOST_WAITING):
+        desk.auditor.consider(imported)
+    assert [case.imported for case in desk.auditor._waiting] == firsts[::-1]
+
+
 def test_one_that_is_held_is_not_audited_again(desk: Desk) -> None:
     imported = desk.bring()
     desk.draws = [0.0]

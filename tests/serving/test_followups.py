@@ -16,6 +16,7 @@ from kakeya_ops.engine.engine import Admission, Engine
 from kakeya_ops.engine.prefill import PrefillJob
 from kakeya_ops.kv.pool import BlockPool
 from kakeya_ops.kv.prefix import longest_resume
+from kakeya_ops.peer.client import ReceiptRejected
 from kakeya_ops.serving import followups
 from kakeya_ops.serving.audit_case import Imported
 from kakeya_ops.serving.backlog import Chain
@@ -25,6 +26,7 @@ from kakeya_ops.serving.jobs import JobBook
 from kakeya_ops.serving.node import Node, NodeSettings
 from kakeya_ops.serving.prompts import Prompt
 from kakeya_ops.serving.sources import PeerSource
+from kakeya_ops.serving.supply import Delivery, OnPart, Order
 from kakeya_ops.units import NodeId
 from listeners import DEADLINE_SECONDS, Blocks
 from serving.running import KEY, TENANT, Served, hash_prompt
@@ -119,6 +121,25 @@ def test_what_a_worker_sends_is_to_be_audited_as_any_import_is(town: Town) -> No
         for place in whole.layout.needed(BLOCKS)
         if (stored := town.head.pool.peek(whole.key(*place)))
     }
+
+
+def test_of_what_a_contradicted_receipt_came_with_nothing_stays(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    audited: list[Imported] = []
+    town.follow_ups.audit = audited.append
+    honest, [source] = PeerSource.compute, town.peers
+
+    def compute(peer: PeerSource, order: Order, on_part: OnPart) -> Delivery:
+        honest(peer, order, on_part)
+        town.peers.remove(source)
+        assert town.held(town.head, whole) == BLOCKS
+        raise ReceiptRejected("worker", "sent a receipt of another request")
+
+    monkeypatch.setattr(PeerSource, "compute", compute)
+    monkeypatch.setattr(FollowUps, "_compute", lambda self, task: False)
+    whole = named(town, 12)
+    town.follow_ups.offer(whole)
+    assert town.idle()
+    assert (town.held(town.head, whole), audited) == (0, [])
 
 
 def test_a_worker_does_it_and_head_and_worker_have_it(town: Town) -> None:

@@ -116,16 +116,16 @@ def test_who_is_late_is_left_out_and_told(executor: ThreadPoolExecutor) -> None:
     assert [one.node for one in found.candidates] == ["b"]
     assert [(type(fault), fault.peer) for fault in found.faults] == [(PeerTimeout, "a")]
     assert street.failures == ["a"]
-    assert 0.05 <= found.seconds < 5
+    assert found.seconds >= 0.05
     late.go.set()
 
 
 def test_several_late_ones_cost_the_limit_once(executor: ThreadPoolExecutor) -> None:
     late = [Peer(name) for name in "abc"]
     began = time.monotonic()
-    found = ask(Street(*late), executor, 1.5)
+    found = ask(Street(*late), executor, 4.0)
     assert len(found.faults) == 3
-    assert time.monotonic() - began < 4.5
+    assert time.monotonic() - began < 11
     for peer in late:
         peer.go.set()
 
