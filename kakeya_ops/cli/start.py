@@ -5,10 +5,10 @@ Imports nothing but the standard library by itself, so that there is hardly a mo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-import threading
 from types import FrameType
 
 _INTERRUPTED = 130
@@ -30,16 +30,25 @@ def run() -> None:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         run_command_line()
     except KeyboardInterrupt:
-        sys.exit(_INTERRUPTED)
+        _end_interrupted()
     except SystemExit as ended:
-        if ended.code == _INTERRUPTED and threading.active_count() > 1:
-            # Python would wait for threads that ask a host which does not answer.
-            os._exit(_INTERRUPTED)
+        if ended.code == _INTERRUPTED:
+            _end_interrupted()
         raise
     finally:
         # Nothing is left to do but for the interpreter to take itself apart.
         if heeds:
             signal.signal(signal.SIGINT, _leave)
+
+
+def _end_interrupted() -> None:
+    """End at once. Python would wait for threads that ask a host which does not answer, and would end by the signal
+    instead of the exit code where it had come in the middle of an import that evaluates text, as dataclasses do.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(_INTERRUPTED)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
