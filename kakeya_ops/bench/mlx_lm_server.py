@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import httpx
 import psutil
@@ -97,11 +98,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _tail(log: object) -> str:
-    assert hasattr(log, "seek")
+def _tail(log: IO[bytes]) -> str:
     log.seek(0)
-    text: str = log.read().decode("utf-8", "replace")  # type: ignore[attr-defined]
-    return text[-_SHOWN_BYTES:].strip()
+    return log.read().decode("utf-8", "replace")[-_SHOWN_BYTES:].strip()
 
 
 def _free_port() -> int:

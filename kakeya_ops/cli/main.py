@@ -129,11 +129,12 @@ def join_assignments(arguments: list[str]) -> list[str]:
     return joined
 
 
-def _wrong_usage(printer: Printer, error: Any) -> Exception:
+def _wrong_usage(printer: Printer, error: Exception) -> Exception:
     """What ends the command over a wrong command line, once that is said; help that was shown instead says enough."""
     if not (message := _message(error)):
-        return error  # type: ignore[no-any-return]
-    path = error.ctx.command_path if getattr(error, "ctx", None) else "kakeya"
+        return error
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "kakeya"
     sentence = f"{message[0].lower()}{message[1:]}".removesuffix(".")
     printer.usage(" ".join(sentence.split()), f"{path} --help says how it is called")
     return typer.Exit(ExitCode.INPUT)

@@ -46,6 +46,7 @@ from kakeya_ops.demo.tiny_model import make_tiny_llama
 from kakeya_ops.deploy.material import program_folder_id
 from kakeya_ops.deploy.program import MARK, find_program
 from sshd import write_ssh_program
+from waiting import wait_until
 
 HEAD = "head"
 _ROUND_TRIP_SECONDS = 0.05
@@ -219,12 +220,13 @@ def _serving(found: Field, name: str) -> Iterator[None]:
 
 def _wait_healthy(port: int, seconds: float = 120.0) -> None:
     """Return when the node at `port` is healthy: what launchd starts would end at a head that does not listen yet."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+
+    def healthy() -> bool:
         with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=5):
-            return
-        time.sleep(0.2)
-    raise SystemExit(f"bench: no node is healthy at port {port} after {seconds:.0f} s")
+            return True
+        return False
+
+    wait_until(healthy, f"health of the node at port {port}", seconds)
 
 
 def measure_nothing_to_do(found: Field, rounds: int) -> Measure:

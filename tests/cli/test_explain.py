@@ -1,19 +1,16 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.test_verify import inventory
 from kakeya_ops.cli.main import app
 from kakeya_ops.errors import ExitCode
 from kakeya_ops.serving.receipts import Receipt
-from verify.samples import FOREIGN_KEY, KEY
-from verify.scripted_head import ScriptedHead, serve
+from verify.samples import FOREIGN_KEY
+from verify.scripted_head import ScriptedHead
 from verify.test_explain import signed
 
 PATH = "/v1/network/receipts/r1"
@@ -24,17 +21,6 @@ def head() -> ScriptedHead:
     head = ScriptedHead()
     head.replies[PATH] = (200, json.dumps(signed().to_json()).encode())
     return head
-
-
-@pytest.fixture
-def fleet(head: ScriptedHead, tmp_path: Path) -> Iterator[Path]:
-    key = tmp_path / "fleet.key"
-    key.write_text(KEY.reveal().hex())
-    key.chmod(0o600)
-    path = tmp_path / "inventory.yaml"
-    with serve(head, time.time) as url:
-        path.write_text(inventory(port=int(url.rpartition(":")[2]), key=str(key)))
-        yield path
 
 
 def explain(fleet: Path, *words: str) -> Result:

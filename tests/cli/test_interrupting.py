@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,8 @@ from typer.testing import CliRunner
 
 from kakeya_ops.cli.main import app
 from kakeya_ops.errors import ExitCode
-from terminal import DEADLINE_SECONDS, Terminal
+from terminal import Terminal
+from waiting import wait_until
 
 INVENTORY = """
 fleet: {{name: pair, key_file: {folder}/fleet.key, drill: true}}
@@ -43,10 +43,7 @@ def fleet(tmp_path: Path) -> Iterator[Path]:
 def test_a_host_that_is_silent_holds_nobody_up(fleet: Path, words: str, sign: bytes) -> None:
     command = [sys.executable, "-m", "kakeya_ops.cli.start", "--inventory", str(fleet), words]
     with Terminal(command, columns=200) as terminal:
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while sign not in terminal.raw:
-            assert time.monotonic() < deadline, terminal.text
-            time.sleep(0.02)
+        wait_until(lambda: sign in terminal.raw, f"the sign of life of {words}")
         terminal.press(b"\x03")
         assert terminal.wait_for_end() == ExitCode.INTERRUPTED
         assert b"Traceback" not in terminal.raw

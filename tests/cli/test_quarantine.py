@@ -1,20 +1,16 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
-from cli.test_verify import inventory
 from kakeya_ops.cli.main import app
 from kakeya_ops.errors import ExitCode
 from kakeya_ops.verify.quarantine import PATH
 from kakeya_ops.wire.releases import RELEASE_PATH
-from verify.samples import KEY
-from verify.scripted_head import ScriptedHead, serve
+from verify.scripted_head import ScriptedHead
 from verify.test_quarantine import FREED, HELD, refuse, say
 
 
@@ -24,17 +20,6 @@ def head() -> ScriptedHead:
     say(head, PATH, {"head": "head", "held": [HELD.to_json()], "released": []})
     say(head, RELEASE_PATH, FREED.to_json())
     return head
-
-
-@pytest.fixture
-def fleet(head: ScriptedHead, tmp_path: Path) -> Iterator[Path]:
-    key = tmp_path / "fleet.key"
-    key.write_text(KEY.reveal().hex())
-    key.chmod(0o600)
-    path = tmp_path / "inventory.yaml"
-    with serve(head, time.time) as url:
-        path.write_text(inventory(port=int(url.rpartition(":")[2]), key=str(key)))
-        yield path
 
 
 def run(fleet: Path, *words: str) -> Result:

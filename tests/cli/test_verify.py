@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +8,8 @@ from typer.testing import CliRunner, Result
 
 from kakeya_ops.cli.main import app
 from kakeya_ops.errors import ExitCode
-from verify.samples import KEY, worker_card
-from verify.scripted_head import ScriptedHead, serve
+from verify.samples import worker_card
+from verify.scripted_head import ScriptedHead
 
 TEXT = """
 fleet: {{name: f, tenant: t, key_file: {key}}}
@@ -31,18 +29,6 @@ def inventory(bind: str = "127.0.0.1", port: int = 8080, key: str = "/key", addr
 @pytest.fixture
 def head() -> ScriptedHead:
     return ScriptedHead()
-
-
-@pytest.fixture
-def fleet(head: ScriptedHead, tmp_path: Path) -> Iterator[Path]:
-    """The inventory of a fleet whose head is scripted."""
-    key = tmp_path / "fleet.key"
-    key.write_text(KEY.reveal().hex())
-    key.chmod(0o600)
-    path = tmp_path / "inventory.yaml"
-    with serve(head, time.time) as url:
-        path.write_text(inventory(port=int(url.rpartition(":")[2]), key=str(key)))
-        yield path
 
 
 def probe(fleet: Path, *words: str) -> Result:
